@@ -2,7 +2,7 @@
 
 A cold server has its assignment from the start, a pool member from its claim on. Both then take the same path:
 `_assign` publishes the model's name and revision, `_load` loads it. Requests that arrive before a member has its model
-wait in `hold`.
+wait in `pending`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ STOP_GRACE: Final = 5.0  # s; a model whose files are fetched is nearly loaded w
 
 
 class OneModel:
-    """The only model of a server. Create it inside the event loop; `hold` queues requests until `load` has ended."""
+    """The only model of a server. Create it inside the event loop; `pending` queues requests until `load` has ended."""
 
     def __init__(self, context: ServerContext, stats: Stats) -> None:
         options = context.options
@@ -57,7 +57,7 @@ class OneModel:
         self.confirmation = Confirmation(needed=options.remembers and known is not None and not known.digest)
         health = make_app(health_routes(self.lifecycle))
         bounds = options.bounds
-        self.hold: PendingRequests = PendingRequests(
+        self.pending: PendingRequests = PendingRequests(
             health, stats, context.budget, bounds.slots + options.queue, bounds.timeout
         )
         self._ports: Ports | None = None
@@ -66,12 +66,12 @@ class OneModel:
     @property
     def app(self) -> ASGIApp:
         """The ASGI application of the data port until the model is loaded."""
-        return self.hold
+        return self.pending
 
     @property
     def waiting_requests(self) -> int:
         """Number of requests that wait for the model of a pool member."""
-        return self.hold.waiting
+        return self.pending.waiting
 
     def attach(self, ports: Ports) -> None:
         """Serve on these ports. A cold server publishes there which model it will serve."""
@@ -103,7 +103,7 @@ class OneModel:
                 host = self._assign(assignment)
             await self._load(host, artifact)
         except Exception:
-            self.hold.reject(NotReady(FAILED))
+            self.pending.reject(NotReady(FAILED))
             raise
 
     @property
@@ -116,7 +116,7 @@ class OneModel:
         self.lifecycle.drain()
         self.confirmation.close()
         if not self.lifecycle.has_model:
-            self.hold.reject(NotReady(self.lifecycle.reason))
+            self.pending.reject(NotReady(self.lifecycle.reason))
         return None if self._host is None else self._host.assignment.bounds.timeout
 
     def refuse_waiting(self) -> None:
@@ -166,7 +166,7 @@ class OneModel:
         self._context.observability.assign(assignment.name, assignment.revision)
         if self._ports is not None:
             self._ports.set_revision(assignment.revision)
-        self.hold.set_limits(bounds.slots + self._options.queue, bounds.timeout)
+        self.pending.set_limits(bounds.slots + self._options.queue, bounds.timeout)
         return self._host
 
     async def _load(self, host: ModelHost, artifact: Callable[[], Artifact] | None) -> None:
@@ -186,7 +186,7 @@ class OneModel:
             remember(self._options.scratch, startup.digest)
         self._stats.mark_served(model.memory)
         self._serve(host)
-        self.hold.resolve(host.app)
+        self.pending.resolve(host.app)
 
     async def _confirm(self) -> None:
         """Return once the platform has recorded the digest of the loaded files; the server is not ready before."""

@@ -46,7 +46,7 @@ class ServerModels(ModelRepository, Protocol):
         ...
 
     @property
-    def hold(self) -> PendingRequests | None:
+    def pending(self) -> PendingRequests | None:
         """The queue of requests for the only model; None when each model has its own."""
         ...
 
@@ -182,5 +182,5 @@ def _make_grpc_server(models: ServerModels, context: ServerContext) -> GrpcServe
     from serving.modelserver.grpc.server import GrpcServer
 
     watched = context.observability
-    parts = models.lifecycle, models.hold, context.budget, context.limits
+    parts = models.lifecycle, models.pending, context.budget, context.limits
     return GrpcServer(*parts, watched.metrics, interceptors=watched.interceptors(), token=watched.token)

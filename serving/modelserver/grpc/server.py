@@ -39,17 +39,17 @@ _MS: Final = 1000
 class GrpcServer:
     """Serves from `start` to `close`: the model of `serve_model`, or the models of `serve_directory`.
 
-    With `hold`, inferences wait there until the model is known. A server of many models has no `hold`.
+    With `pending`, inferences wait there until the model is known. A server of many models has no `pending`.
     """
 
     def __init__(
-        self, lifecycle: ModelLifecycle, hold: PendingRequests | None, budget: BodyBudget, limits: ServerLimits,
+        self, lifecycle: ModelLifecycle, pending: PendingRequests | None, budget: BodyBudget, limits: ServerLimits,
         metrics: CallMetrics | None = None, monotonic: Callable[[], float] = time.monotonic, *,
         interceptors: Sequence[Any] = (), token: bytes = b"",
     ) -> None:  # fmt: skip
         receiver = MessageReceiver(budget, limits, asyncio.get_running_loop())
         backpressure = ResponseBackpressure(limits.unread_responses)
-        self._service = InferenceService(lifecycle, hold, receiver, backpressure, metrics, monotonic, token)
+        self._service = InferenceService(lifecycle, pending, receiver, backpressure, metrics, monotonic, token)
         with batch_threads():
             self._server = grpc.aio.server(
                 interceptors=interceptors, options=_options(limits), maximum_concurrent_rpcs=MOST_CALLS

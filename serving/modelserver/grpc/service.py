@@ -108,17 +108,17 @@ class ModelDirectory(Protocol):
 class InferenceService:
     """The handlers of all methods. `calls` counts the inferences that were requested so far.
 
-    Calls are for the only model, for which they wait in `hold`, or for one of a `ModelDirectory`.
+    Calls are for the only model, for which they wait in `pending`, or for one of a `ModelDirectory`.
     """
 
     def __init__(
-        self, lifecycle: ModelLifecycle, hold: PendingRequests | None, receiver: MessageReceiver,
+        self, lifecycle: ModelLifecycle, pending: PendingRequests | None, receiver: MessageReceiver,
         backpressure: ResponseBackpressure, metrics: CallMetrics | None, monotonic: Callable[[], float],
         token: bytes = b"",
     ) -> None:  # fmt: skip
         self._token = token
         self._lifecycle = lifecycle
-        self._hold = hold
+        self._pending = pending
         self._receiver = receiver
         self._backpressure = backpressure
         self._metrics = metrics
@@ -288,10 +288,10 @@ class InferenceService:
 
     async def _wait_for_target(self, *, work: bool) -> InferenceTarget:
         """Return the only model; in a pool member, wait for it. Raises ServingError."""
-        if self._target is None and self._hold is not None:
-            await self._hold.wait(work=work)
+        if self._target is None and self._pending is not None:
+            await self._pending.wait(work=work)
         if self._target is None:
-            raise ClientLeft  # not reached: `serve_model` is called before the hold opens
+            raise ClientLeft  # not reached: `serve_model` is called before the pending requests continue
         return self._target
 
     def _prepare(

@@ -71,7 +71,7 @@ class ManyModels:
     Create it inside the event loop. Raises BadOptions.
     """
 
-    hold: PendingRequests | None = None  # each model has its own
+    pending: PendingRequests | None = None  # each model has its own
     confirmation: Confirmation | None = None  # digests are not recorded for a server of many models
 
     def __init__(self, context: ServerContext, stats: ManyStats, folder: Path) -> None:
@@ -191,7 +191,7 @@ class ManyModels:
         if model is None:
             raise unknown_model(name)
         while (loaded := model.loaded) is None:
-            await model.hold().wait(work=work)
+            await model.pending().wait(work=work)
         loaded.acquire()
         try:
             yield InferenceTarget(name, loaded.host.assignment.revision, loaded.host.inference)
@@ -229,7 +229,7 @@ class ManyModels:
             try:
                 async with self._loader.lock:
                     if model.loaded is not None:
-                        model.open_hold()
+                        model.answer_waiting()
                     elif model.awaited:  # otherwise a call has unloaded it meanwhile
                         await self._loader.load(model, model.assignment)
             except Exception as error:  # as in `load`

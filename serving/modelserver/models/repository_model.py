@@ -3,7 +3,7 @@
 | loaded | blocked | a request |
 |---|---|---|
 | yes | – | is answered |
-| no | no | waits in the hold, and the load of the model is requested |
+| no | no | waits, and the load of the model is requested |
 | no | yes | is answered 503: a load has just failed, or a call has unloaded the model |
 
 A model that is being unloaded counts as not loaded: new requests wait until it is loaded again.
@@ -59,7 +59,7 @@ class RepositoryModel:
         self._now = now
         self._loaded: LoadedRevision | None = None
         self._next: ModelHost | None = None
-        self._hold: PendingRequests | None = None
+        self._pending: PendingRequests | None = None
         self._number = 0  # of the last revision that was served
         self._unloaded = False
         self._closed_reason = ""
@@ -79,12 +79,12 @@ class RepositoryModel:
     @property
     def awaited(self) -> bool:
         """Whether requests wait for the model."""
-        return self._hold is not None
+        return self._pending is not None
 
     @property
     def waiting_requests(self) -> int:
         """Number of requests that wait for the model."""
-        return 0 if self._hold is None else self._hold.waiting
+        return 0 if self._pending is None else self._pending.waiting
 
     def entry(self) -> IndexEntry:
         """Return the model's entry in the repository index."""
@@ -104,23 +104,23 @@ class RepositoryModel:
             await with_revision(self.next_host().app, self.assignment.revision)(scope, receive, send)
         else:
             try:
-                hold = self.hold()
+                pending = self.pending()
             except ServingError as error:
                 await send_error(send, error)
             else:
-                await hold(scope, receive, send)
+                await pending(scope, receive, send)
 
-    def hold(self) -> PendingRequests:
+    def pending(self) -> PendingRequests:
         """Return the queue of requests that wait for the model. Raises NotReady."""
         reason = self._blocked_reason()
         if reason:
             raise NotReady(reason)
-        if self._hold is None:
+        if self._pending is None:
             bounds, context = self.assignment.bounds, self._context
             limit = bounds.slots + context.options.queue
-            self._hold = PendingRequests(_answer_no_path, self.stats, context.budget, limit, bounds.timeout)
+            self._pending = PendingRequests(_answer_no_path, self.stats, context.budget, limit, bounds.timeout)
             self._request_load(self)
-        return self._hold
+        return self._pending
 
     def next_host(self) -> ModelHost:
         """Return the host of the next load, which answers readiness until then."""
@@ -143,7 +143,7 @@ class RepositoryModel:
         self._next = None
         self._unloaded, self.hung, self._retry_at = False, False, 0.0
         loaded.host.label_stats()
-        self.open_hold()
+        self.answer_waiting()
         return former
 
     def remove(self, loaded: LoadedRevision) -> None:
@@ -156,15 +156,15 @@ class RepositoryModel:
     def unload(self) -> None:
         """Refuse requests until a call loads the model again."""
         self._unloaded, self.reason = True, UNLOADED
-        hold = self._take_hold()
-        if hold is not None:
-            hold.reject(NotReady(_UNLOADED))
+        pending = self._take_pending()
+        if pending is not None:
+            pending.reject(NotReady(_UNLOADED))
 
-    def open_hold(self) -> None:
+    def answer_waiting(self) -> None:
         """Answer the waiting requests, now that the model is loaded."""
-        hold = self._take_hold()
-        if hold is not None:
-            hold.resolve(self)
+        pending = self._take_pending()
+        if pending is not None:
+            pending.resolve(self)
 
     def fail(self, reason: str) -> None:
         """Refuse the waiting requests after a failed load, and all requests until the next attempt.
@@ -173,9 +173,9 @@ class RepositoryModel:
         """
         self.reason, self._next = reason, None
         self._retry_at = self._now() + max(RETRY, self.load_seconds)
-        hold = self._take_hold()
-        if hold is not None:
-            hold.reject(NotReady(_FAILED))
+        pending = self._take_pending()
+        if pending is not None:
+            pending.reject(NotReady(_FAILED))
 
     def close(self) -> None:
         """Close the loaded model; no request may follow."""
@@ -185,13 +185,13 @@ class RepositoryModel:
     def refuse_waiting(self, reason: str) -> None:
         """Refuse all requests, waiting and future ones, because the server stops."""
         self._closed_reason = reason
-        if self._hold is not None:
-            self._hold.close(NotReady(reason))
+        if self._pending is not None:
+            self._pending.reject(NotReady(reason))
 
-    def _take_hold(self) -> PendingRequests | None:
+    def _take_pending(self) -> PendingRequests | None:
         """Return the queue of waiting requests, and replace it: later requests start a new one."""
-        hold, self._hold = self._hold, None
-        return hold
+        pending, self._pending = self._pending, None
+        return pending
 
     def _blocked_reason(self) -> str:
         """Return why requests may not wait for the model; "" when they may."""

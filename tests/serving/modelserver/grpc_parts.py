@@ -51,9 +51,9 @@ class Parts:
         self.workers = Workers(slots, loop)
         self.lifecycle = ModelLifecycle(self.workers, queues_before_load=holds)
         health = make_app(health_routes(self.lifecycle))
-        self.hold = PendingRequests(health, self.stats, self.budget, slots + queue, timeout)
+        self.pending = PendingRequests(health, self.stats, self.budget, slots + queue, timeout)
         self.inference = Inference(self.lifecycle, SlotQueue(slots, queue, self.stats), self.workers, timeout, loop)
-        self.server = GrpcServer(self.lifecycle, self.hold, self.budget, limits, self.metrics, token=token)
+        self.server = GrpcServer(self.lifecycle, self.pending, self.budget, limits, self.metrics, token=token)
         self.port = 0
         if not holds:
             self.assign()
@@ -97,7 +97,7 @@ async def serving(
     try:
         yield parts
     finally:
-        parts.hold.reject(ServingError("the test is over"))
+        parts.pending.reject(ServingError("the test is over"))
         async with asyncio.timeout(PATIENCE):
             await parts.server.close()
         parts.workers.close()

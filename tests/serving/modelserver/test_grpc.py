@@ -318,11 +318,11 @@ async def test_a_pool_member_holds_inferences_until_it_has_its_model() -> None:
         assert messages.ServerReadyResponse.FromString(await begin(channel, "ServerReady", b"")).ready
         held = asyncio.ensure_future(infer(channel, floats(1.0)))
         asks = begin(channel, "ModelMetadata", messages.ModelMetadataRequest(name=NAME))
-        await eventually(lambda: parts.hold.waiting == 2)
+        await eventually(lambda: parts.pending.waiting == 2)
         assert parts.busy() == (0, 1)
         parts.assign()
         parts.load(models.double())
-        parts.hold.resolve(make_nothing)
+        parts.pending.resolve(make_nothing)
         assert (await held).outputs[0].contents.fp32_contents[0] == 2.0
         assert messages.ModelMetadataResponse.FromString(await asks).name == NAME
         assert parts.busy() == (0, 0)
@@ -332,10 +332,10 @@ async def test_what_was_held_is_told_when_there_will_be_no_model() -> None:
     async with serving(None, holds=True) as parts, channel_to(parts) as channel:
         held = begin(channel, "ModelInfer", asked(floats(1.0)))
         left = begin(channel, "ModelInfer", asked(floats(1.0)))
-        await eventually(lambda: parts.hold.waiting == 2)
+        await eventually(lambda: parts.pending.waiting == 2)
         left.cancel()
         await eventually(lambda: parts.busy() == (0, 1))
-        parts.hold.reject(NotReady("the model could not be loaded here: try again"))
+        parts.pending.reject(NotReady("the model could not be loaded here: try again"))
         assert (await refused(held)).code() == Code.UNAVAILABLE
 
 
@@ -352,7 +352,7 @@ async def test_draining_answers_what_is_in_flight_and_what_still_comes() -> None
 
 
 async def test_a_port_that_is_taken_is_an_error(double: Parts) -> None:
-    second = GrpcServer(double.lifecycle, double.hold, double.budget, double.limits)
+    second = GrpcServer(double.lifecycle, double.pending, double.budget, double.limits)
     with pytest.raises(CannotListen, match="GRPC_PORT"):
         await second.start(HOST, double.port)
     await second.close()

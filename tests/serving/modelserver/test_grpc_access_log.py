@@ -45,7 +45,7 @@ async def logged() -> AsyncIterator[Logged]:
     log = AccessLog(1.0, out, lambda: 0.0)
     parts = Parts(slots=1, queue=10, timeout=PATIENCE, limits=ServerLimits(), holds=False)
     interceptor = AccessLogInterceptor(log, lambda: TRACE, monotonic)
-    parts.server = GrpcServer(parts.lifecycle, parts.hold, parts.budget, parts.limits, interceptors=[interceptor])
+    parts.server = GrpcServer(parts.lifecycle, parts.pending, parts.budget, parts.limits, interceptors=[interceptor])
     parts.assign()
     parts.load(models.slow())
     port = await parts.server.start(HOST, 0)

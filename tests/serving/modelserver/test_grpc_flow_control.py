@@ -1,4 +1,4 @@
-"""MessageReceiver that come slowly: what they may hold, and for how long."""
+"""Slow gRPC messages: bounds of their memory and time."""
 
 from __future__ import annotations
 

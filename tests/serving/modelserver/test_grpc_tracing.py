@@ -39,7 +39,7 @@ async def channel(spans: InMemorySpanExporter) -> AsyncIterator[grpc.aio.Channel
     loop = asyncio.get_running_loop()
     parts = Parts(slots=4, queue=10, timeout=PATIENCE, limits=ServerLimits(), holds=False)
     interceptors = [TracingInterceptor(tracing)]
-    parts.server = GrpcServer(parts.lifecycle, parts.hold, parts.budget, parts.limits, interceptors=interceptors)
+    parts.server = GrpcServer(parts.lifecycle, parts.pending, parts.budget, parts.limits, interceptors=interceptors)
     slots = SlotQueue(4, 10, parts.stats)
     parts.inference = TracedInference(tracing, parts.lifecycle, slots, parts.workers, PATIENCE, loop)
     parts.assign()

@@ -185,7 +185,7 @@ async def test_others_have_as_much_time_to_load_as_the_failure_of_one_took() -> 
         model.fail("it hung")
         clock[0] += bar - 1
         with pytest.raises(NotReady):
-            model.hold()
+            model.pending()
         clock[0] += 1
-        model.hold()
+        model.pending()
     assert asked == [model, model]
