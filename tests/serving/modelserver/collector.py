@@ -14,7 +14,7 @@ PATIENCE = 10.0  # s
 
 @dataclass(frozen=True)
 class Post:
-    """One request; names of headers in lower case."""
+    """One request; header names are in lower case."""
 
     path: str
     headers: Mapping[str, str]
@@ -22,7 +22,7 @@ class Post:
 
 
 class Collector:
-    """Its answers have `status`; they wait while it is held, and end the connection when it does not `keep` it."""
+    """A collector. Responses have `status`, wait while it is held, and close the connection unless `keep`."""
 
     def __init__(self) -> None:
         self.posts: list[Post] = []
@@ -36,23 +36,23 @@ class Collector:
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The URL of the collector."""
         return f"http://127.0.0.1:{self._server.server_port}"
 
     def hold(self) -> None:
-        """Answer nobody until `release`."""
+        """Send no responses until `release`."""
         self._open.clear()
 
     def release(self) -> None:
-        """Answer."""
+        """Send responses again."""
         self._open.set()
 
     def start(self) -> None:
-        """Listen."""
+        """Start to listen."""
         self._thread.start()
 
     def close(self) -> None:
-        """End."""
+        """Stop."""
         self.release()
         self._server.shutdown()
         self._server.server_close()
@@ -65,7 +65,7 @@ class Collector:
             protocol_version = "HTTP/1.1"
 
             def do_POST(self) -> None:
-                """Keep it."""
+                """Record the request and respond."""
                 body = self.rfile.read(int(self.headers["content-length"]))
                 collector.reached.set()
                 collector._open.wait(PATIENCE)
@@ -78,14 +78,14 @@ class Collector:
                 self.close_connection = not collector.keep  # without a word of it before
 
             def log_message(self, format: str, *args: Any) -> None:
-                """Nothing."""
+                """Log nothing."""
 
         return Handler
 
 
 @contextmanager
 def collecting() -> Iterator[Collector]:
-    """One that listens."""
+    """Run a collector."""
     collector = Collector()
     collector.start()
     try:

@@ -14,7 +14,7 @@ PIECE = 64 * 1024
 
 
 class Wire:
-    """A connection between a caller and a server; `deaf`: the caller's side reads nothing any more."""
+    """A proxied connection. With `deaf`, its client no longer reads."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -24,11 +24,11 @@ class Wire:
         self._writers: list[asyncio.StreamWriter] = []
 
     def turn_deaf(self) -> None:
-        """Read nothing from the server from now on."""
+        """Stop reading from the server."""
         self._hearing.clear()
 
     async def joined(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """A caller has connected."""
+        """Handle a new connection."""
         upstream, downstream = await asyncio.open_connection(HOST, self._port, limit=PIECE)
         self._writers += [downstream, writer]
         self._tasks.add(asyncio.ensure_future(self._pass_on(reader, downstream, None)))
@@ -44,7 +44,7 @@ class Wire:
         target.close()
 
     def close(self) -> None:
-        """End it."""
+        """Close the connection."""
         for task in self._tasks:
             task.cancel()
         for writer in self._writers:
@@ -53,7 +53,7 @@ class Wire:
 
 @asynccontextmanager
 async def wired(port: int) -> AsyncIterator[tuple[Wire, grpc.aio.Channel]]:
-    """A connection whose caller can turn deaf."""
+    """Run a proxy whose client can stop reading."""
     wire = Wire(port)
     server = await asyncio.start_server(wire.joined, HOST, 0)
     options = [("grpc.max_receive_message_length", -1)]

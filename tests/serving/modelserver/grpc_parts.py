@@ -37,7 +37,7 @@ PATIENCE = 10.0  # s; a broken server must fail a test, not hang it
 
 
 class Parts:
-    """A model server of one model, or of none yet, as far as gRPC needs it."""
+    """The parts of a server that the gRPC port needs, with one model or none yet."""
 
     def __init__(
         self, slots: int, queue: int, timeout: float, limits: ServerLimits, holds: bool, token: bytes = b""
@@ -59,7 +59,7 @@ class Parts:
             self.assign()
 
     def assign(self) -> None:
-        """It is known which model is served."""
+        """Set the model that is served."""
         self.server.set_revision(REVISION)
         self.server.serve_model(NAME, REVISION, self.inference)
 
@@ -70,11 +70,11 @@ class Parts:
         self.lifecycle.set_model(load_model(assignment, lambda: artifact, self.limits, StartupTimes()))
 
     def busy(self) -> tuple[int, int]:
-        """How many are inside the model and in the queue."""
+        """Return the numbers of active and queued requests."""
         return self.stats.active, self.stats.queued
 
     def codes(self) -> dict[tuple[str, str], float]:
-        """How many answers of which status were counted, by protocol and code."""
+        """Return the numbers of counted responses by protocol and code."""
         counted: Any = self.metrics.families(REVISION)[0]
         return {(labels["protocol"], labels["code"]): count for labels, count in counted.samples}
 
@@ -89,7 +89,7 @@ async def serving(
     holds: bool = False,
     token: bytes = b"",
 ) -> AsyncIterator[Parts]:
-    """A server of an ONNX model (None: it loads for ever)."""
+    """Run a server of an ONNX model (None: it loads for ever)."""
     parts = Parts(slots, queue, timeout, limits or ServerLimits(), holds, token)
     if model is not None:
         parts.load(model)
@@ -105,7 +105,7 @@ async def serving(
 
 @asynccontextmanager
 async def channel_to(parts: Parts) -> AsyncIterator[grpc.aio.Channel]:
-    """A connection."""
+    """Open a channel."""
     options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
     async with grpc.aio.insecure_channel(f"{HOST}:{parts.port}", options) as channel:
         yield channel
@@ -114,33 +114,33 @@ async def channel_to(parts: Parts) -> AsyncIterator[grpc.aio.Channel]:
 def begin(
     channel: grpc.aio.Channel, method: str, message: Any, timeout: float = PATIENCE, service: str = SERVICE
 ) -> Any:
-    """A call under way; `message` may be bytes that are none."""
+    """Start a call; `message` may be invalid bytes."""
     content = message if isinstance(message, bytes) else message.SerializeToString()
     return channel.unary_unary(f"/{service}/{method}")(content, timeout=timeout)
 
 
 async def infer(channel: grpc.aio.Channel, *inputs: dict[str, Any], timeout: float = PATIENCE, **more: Any) -> Any:
-    """The answer to an inference."""
+    """Return the response of an inference."""
     return messages.ModelInferResponse.FromString(await begin(channel, "ModelInfer", asked(*inputs, **more), timeout))
 
 
 def asked(*inputs: dict[str, Any], model_name: str = NAME, **more: Any) -> Any:
-    """A ModelInferRequest."""
+    """Return a ModelInferRequest."""
     return messages.ModelInferRequest(model_name=model_name, inputs=inputs, **more)
 
 
 def floats(*values: float, name: str = "x") -> dict[str, Any]:
-    """One FP32 input."""
+    """Return one FP32 input."""
     return {"name": name, "datatype": "FP32", "shape": [len(values)], "contents": {"fp32_contents": values}}
 
 
 def raw_floats(answer: Any, index: int = 0) -> list[float]:
-    """The values of a raw FP32 output."""
+    """Return the values of a raw FP32 output."""
     return [float(value) for value in np.frombuffer(answer.raw_output_contents[index], "<f4")]
 
 
 async def refused(call: Any) -> grpc.aio.AioRpcError:
-    """The error that a call ends with."""
+    """Return the error of a failed call."""
     try:
         await call
     except grpc.aio.AioRpcError as error:

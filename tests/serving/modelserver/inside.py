@@ -20,7 +20,7 @@ PYTHON = ("--format", "python", "--allow-code", "--slots", str(SLOTS))
 
 
 class Inside:
-    """How many inferences are inside now, and were at most; they stay until it is `opened`."""
+    """The current and the maximum number of inferences inside a model; they stay until `opened`."""
 
     def __init__(self) -> None:
         self.now, self.most = 0, 0
@@ -29,7 +29,7 @@ class Inside:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Of one inference."""
+        """Count one inference as inside."""
         with self._lock:
             self.now += 1
             self.most = max(self.most, self.now)
@@ -40,7 +40,7 @@ class Inside:
                 self.now -= 1
 
     async def most_of(self, running: Running, ask: Callable[[], Awaitable[Answer]], expected: int) -> int:
-        """How many were inside at most when `SLOTS` came at once; `expected` at least. Nobody was inside before."""
+        """Send `SLOTS` requests at once; return the maximum number inside, at least `expected`."""
 
         async def all_there() -> bool:
             return bool((await running.stats())["active"] == SLOTS)

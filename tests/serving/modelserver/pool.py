@@ -21,7 +21,7 @@ REVISION = "m-00007"
 
 
 class Member(Running):
-    """A pool member that runs."""
+    """A running pool member."""
 
     def __init__(self, server: ModelServer, sockets: Sockets) -> None:
         super().__init__(server, sockets)
@@ -29,20 +29,20 @@ class Member(Running):
         self._callers: list[Caller] = []
 
     async def connect(self) -> Caller:
-        """A connection to the data port, closed at the end."""
+        """Open a connection to the data port, closed at the end."""
         self._callers.append(await super().connect())
         return self._callers[-1]
 
     async def load(self, uri: str, name: str = "m", token: str = TOKEN, **parameters: Any) -> Answer:
-        """The load call."""
+        """Send the load call."""
         return await load(self.management_port, uri, name, token, **parameters)
 
     async def send_load(self, body: bytes, **headers: str) -> Answer:
-        """The load call, as bytes."""
+        """Send the load call with these bytes."""
         return await ask(self.management_port, request("POST", load_path("m"), body, **headers))
 
     async def end(self) -> None:
-        """Leave it, whatever became of the load."""
+        """Stop the member, whatever the state of its load."""
         for caller in self._callers:
             caller.reset()
         self.loading.cancel()
@@ -51,7 +51,7 @@ class Member(Running):
 
 
 class Store:
-    """An HTTP server whose only file comes when it is `open`."""
+    """An HTTP server that delivers its only file when it is `open`."""
 
     def __init__(self, content: bytes) -> None:
         self.content = content
@@ -71,7 +71,7 @@ class Store:
 
 @asynccontextmanager
 async def store_of(content: bytes) -> AsyncIterator[Store]:
-    """A store, closed at the end; requests that still wait then get nothing."""
+    """Run a store; at the end, waiting requests get no response."""
     store = Store(content)
     server = await asyncio.start_server(store.answer, HOST, 0)
     store.uri = f"http://{HOST}:{server.sockets[0].getsockname()[1]}/model.onnx"
@@ -83,17 +83,17 @@ async def store_of(content: bytes) -> AsyncIterator[Store]:
 
 
 async def load(port: int, uri: str, name: str = "m", token: str = TOKEN, **parameters: Any) -> Answer:
-    """The load call to a management port."""
+    """Send the load call to a management port."""
     body = json.dumps({"parameters": {"storageUri": uri, "revision": REVISION, **parameters}}).encode()
     return await ask(port, request("POST", load_path(name), body, authorization=f"Bearer {token}"))
 
 
 def load_path(name: str) -> str:
-    """Where a model is loaded."""
+    """Return the path of the load call."""
     return f"/v2/repository/models/{name}/load"
 
 
 def infer_of(name: str, *values: float) -> bytes:
-    """An inference request."""
+    """Return an inference request."""
     body = json.dumps({"inputs": [tensor(list(values))]}).encode()
     return request("POST", f"/v2/models/{name}/infer", body)

@@ -19,7 +19,7 @@ PATIENCE = 10.0  # s
 
 
 class Stalled(io.StringIO):
-    """Nobody reads it before it is `released`."""
+    """A pipe without a reader until it is `released`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class Stalled(io.StringIO):
 
 
 def written(share: float, statuses: Sequence[int], random: Sequence[float] = ()) -> list[dict[str, Any]]:
-    """The lines of requests with these statuses; `random` decides about those that are not always written."""
+    """Return the lines of requests with these statuses; `random` samples those that are not always written."""
     out, drawn = io.StringIO(), iter(random)
     log = AccessLog(share, out, lambda: next(drawn))
     for status in statuses:

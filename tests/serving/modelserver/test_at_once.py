@@ -14,14 +14,14 @@ from tests.serving.modelserver.inside import ASYNC, INSIDE, PLAIN, PYTHON, SLOTS
 
 
 async def served(serve: Serve, folder: Path, code: str) -> Running:
-    """A server of the model of this code."""
+    """Start a server of a model with this code."""
     path = folder / "model.py"
     path.write_text(code)
     return await serve(b"", *PYTHON, "--storage-uri", path.as_uri())
 
 
 async def most_inside(running: Running, expected: int) -> int:
-    """How many were inside at most."""
+    """Return the maximum number of concurrent inferences."""
     return await INSIDE.most_of(running, partial(running.infer, tensor([1.0])), expected)
 
 

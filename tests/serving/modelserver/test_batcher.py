@@ -32,7 +32,7 @@ MANY = 1000  # inferences; no test has more
 
 
 class Sums:
-    """FP64 x [n, 2] → y [n], the sum of each row. Each inference needs a pass; one with a NaN in it is refused."""
+    """FP64 x [n, 2] → y [n], the sum of each row. Each inference waits for a pass; one with a NaN is refused."""
 
     bounded = True
     waits = False
@@ -48,7 +48,7 @@ class Sums:
     def infer(
         self, inputs: Mapping[str, Tensor], outputs: Sequence[str], cancellation: Cancellation | None = None
     ) -> Sequence[Tensor]:
-        """All rows at once."""
+        """Return the sums of all rows."""
         rows = inputs["x"]
         assert cancellation is not None
         self.cancellations.append(cancellation)
@@ -61,27 +61,27 @@ class Sums:
         return [rows.sum(axis=1) if self.divided or len(rows) == 1 else rows.sum(axis=1)[:1]]
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there are no resources."""
 
 
 class Exits(Sums):
-    """Ends its thread."""
+    """An engine that ends its thread."""
 
     def infer(
         self, inputs: Mapping[str, Tensor], outputs: Sequence[str], cancellation: Cancellation | None = None
     ) -> Sequence[Tensor]:
-        """Nothing."""
+        """Raise SystemExit."""
         raise SystemExit
 
 
 class StubClient:
-    """One that leaves when a test says so."""
+    """A client that disconnects on command."""
 
     def __init__(self) -> None:
         self.leave: Callable[[], object] | None = None
 
     def on_disconnect(self, callback: Callable[[], object] | None) -> None:
-        """Keep it."""
+        """Keep the callback."""
         self.leave = callback
 
 
@@ -96,7 +96,7 @@ class Parts:
         self.serve(Sums())
 
     def serve(self, engine: Sums) -> None:
-        """Ask this engine from now on."""
+        """Use this engine from now on."""
         self.engine = engine
         codec: Any = None
         self.model = ServedModel("m", "m-00001", engine, codec, 1.0)
@@ -104,14 +104,14 @@ class Parts:
     def ask(
         self, *values: float, timeout: float = NEVER, client: StubClient | None = None, **more: Any
     ) -> asyncio.Future[Sequence[Tensor]]:
-        """A request under way: each value a row."""
+        """Start a request with one row per value."""
         inputs = {"x": np.array([[value, 1.0] for value in values])}
         call = PreparedRequest(inputs, ["y"], [False], "", **more)
         context = RequestContext(self.loop.time() + timeout, timeout, client or StubClient())
         return asyncio.ensure_future(self.batcher.infer(self.model, call, rows_of(call), context))
 
     async def occupied(self) -> asyncio.Future[Sequence[Tensor]]:
-        """A request that is in the engine, and stays there until it has a pass."""
+        """Start a request that stays in the engine until it has a pass."""
         self.engine.passes = threading.Semaphore(0)
         first = self.ask(0.0)
         await eventually(lambda: self.engine.sizes == [1])
@@ -123,7 +123,7 @@ Make = Callable[[float], Parts]
 
 @pytest.fixture
 async def make() -> AsyncIterator[Make]:
-    """Parts with such a latency."""
+    """Return a factory of parts with a `max_latency`."""
     made: list[Parts] = []
 
     def one(latency: float) -> Parts:
@@ -138,7 +138,7 @@ async def make() -> AsyncIterator[Make]:
 
 @pytest.fixture
 async def parts(make: Make) -> Parts:
-    """A free engine never waits."""
+    """Return parts whose idle engine never waits."""
     return make(0.0)
 
 
@@ -148,7 +148,7 @@ async def sums(asked: Awaitable[Sequence[Tensor]]) -> list[float]:
 
 
 async def begun() -> None:
-    """Let tasks begin that were made: they run up to their first wait."""
+    """Let new tasks run up to their first wait."""
     await asyncio.sleep(0)
 
 

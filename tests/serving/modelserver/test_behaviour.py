@@ -20,7 +20,7 @@ CALL = request("POST", INFER, json.dumps({"inputs": [tensor([1.0])]}).encode())
 
 
 async def load_is(running: Running, active: int, queued: int) -> Any:
-    """Wait until so many are inside the model and in the queue; the page `/stats` then."""
+    """Wait until `active` and `queued` are reached, and return the page `/stats`."""
 
     async def looks() -> Any:
         stats = await running.stats()

@@ -31,7 +31,7 @@ class Model:
 
 
 def loaded(folder: Path, example: Any, warm: bool = True, limits: ServerLimits | None = None) -> ServedModel:
-    """The model of a folder with this example."""
+    """Load the model of a folder with this example."""
     folder.mkdir()
     (folder / "model.py").write_text(PICKY)
     if example is not None:
@@ -49,7 +49,7 @@ def request(*data: float, **more: Any) -> dict[str, Any]:
 
 
 def seen(served: ServedModel) -> Any:
-    """All inputs that the model was asked about."""
+    """Return all inputs that the model has received."""
     engine: Any = served.engine
     return engine._pipeline._stages.predict.__self__.seen
 

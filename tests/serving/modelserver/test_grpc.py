@@ -40,14 +40,14 @@ Code = grpc.StatusCode
 
 @pytest.fixture
 async def double() -> AsyncIterator[Parts]:
-    """A server of FP32 x [n] → y = 2x."""
+    """Run a server of FP32 x [n] → y = 2x."""
     async with serving(models.double()) as parts:
         yield parts
 
 
 @pytest.fixture
 async def channel(double: Parts) -> AsyncIterator[grpc.aio.Channel]:
-    """A connection to it."""
+    """Return a channel to the server."""
     async with channel_to(double) as made:
         yield made
 
@@ -158,7 +158,7 @@ async def test_a_message_as_large_as_the_limit_is_answered() -> None:
 
 @asynccontextmanager
 async def counted(port: int) -> AsyncIterator[tuple[int, list[int]]]:
-    """A port before `port`, and the sizes of all that came back through it."""
+    """Run a proxy in front of `port`; yield its port and the sizes of the data that it returned."""
     received: list[int] = []
 
     async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, sizes: list[int]) -> None:
@@ -359,4 +359,4 @@ async def test_a_port_that_is_taken_is_an_error(double: Parts) -> None:
 
 
 async def make_nothing(*_: Any) -> None:
-    """No application over HTTP in these tests."""
+    """An ASGI application that is not called: these tests send no HTTP."""

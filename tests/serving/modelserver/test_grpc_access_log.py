@@ -26,7 +26,7 @@ INFER = f"/{SERVICE}/ModelInfer"
 
 
 class Logged:
-    """A server of FP32 x [n] → y = 2x that takes its time, and its log."""
+    """A slow server of FP32 x [n] → y = 2x, and its access log."""
 
     def __init__(self, channel: grpc.aio.Channel, parts: Parts, out: io.StringIO) -> None:
         self.channel = channel
@@ -34,7 +34,7 @@ class Logged:
         self._out = out
 
     async def lines(self, count: int) -> list[dict[str, Any]]:
-        """All of them, of which there are so many."""
+        """Return all lines once there are `count`."""
         await eventually(lambda: self._out.getvalue().count("\n") >= count)
         return [json.loads(line) for line in self._out.getvalue().splitlines()]
 

@@ -19,7 +19,7 @@ LIMITS = ServerLimits(unread_responses=MEBIBYTE)
 
 
 async def is_answered(channel: grpc.aio.Channel) -> bool:
-    """Whether an inference is answered; else the server has too many answers that nobody takes."""
+    """Return whether an inference succeeds; otherwise too many responses are unread."""
     try:
         return bool((await infer(channel, floats(1.0))).outputs)
     except grpc.aio.AioRpcError as error:

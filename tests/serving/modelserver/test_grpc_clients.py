@@ -23,7 +23,7 @@ ONNX_TYPES = {
 
 
 def same(datatype: str) -> bytes:
-    """x [-1] → y, the same."""
+    """Return a model that returns its input."""
     kind = ONNX_TYPES[datatype]
     node = models.node("Identity", ["x"], ["y"])
     return models.model([node], [models.value("x", kind, ["n"])], [models.value("y", kind, ["n"])])
@@ -31,18 +31,18 @@ def same(datatype: str) -> bytes:
 
 @pytest.fixture
 async def double() -> AsyncIterator[Parts]:
-    """A server of FP32 x [n] → y = 2x."""
+    """Run a server of FP32 x [n] → y = 2x."""
     async with serving(models.double()) as parts:
         yield parts
 
 
 def client_of(parts: Parts) -> Any:
-    """A client."""
+    """Return a client of the port."""
     return triton_aio.InferenceServerClient(f"{HOST}:{parts.port}")
 
 
 def given(array: Any, datatype: str, name: str = "x") -> Any:
-    """An input."""
+    """Return an input tensor."""
     made = triton.InferInput(name, list(array.shape), datatype)
     made.set_data_from_numpy(array)
     return made

@@ -30,7 +30,7 @@ RAW = 7
 
 
 def codec(datatype: str, rank: int, limits: ServerLimits | None = None) -> GrpcCodec:
-    """Of a model that gives what it gets."""
+    """Return the codec of a model that returns its input."""
     shape = (ANY,) * rank
     signature = Signature("test", (TensorSpec("x", datatype, shape),), (TensorSpec("y", datatype, shape),))
     return GrpcCodec(V2Codec("m", "m-00001", signature, limits or ServerLimits()))
@@ -38,7 +38,7 @@ def codec(datatype: str, rank: int, limits: ServerLimits | None = None) -> GrpcC
 
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[str, Tensor]:
-    """A datatype and a tensor of it; BF16 as engines have it, without what it would round."""
+    """Draw a datatype and a tensor of it; BF16 as FP32 with values that BF16 represents exactly."""
     name = draw(st.sampled_from(sorted(DATATYPES)))
     shape = draw(SHAPES)
     if name == BYTES:
@@ -53,13 +53,13 @@ def cases(draw: st.DrawFn) -> tuple[str, Tensor]:
 
 
 def asked(name: str, tensor: Tensor, **more: Any) -> Any:
-    """A request for `x`; `contents` are to be added."""
+    """Return a request for `x`, without its contents."""
     one = {"name": "x", "datatype": name, "shape": tensor.shape, **more}
     return ModelInferRequest(model_name="m", inputs=[one], id="id")
 
 
 def decoded(made: GrpcCodec, message: Any) -> PreparedRequest:
-    """The call that a message asks for."""
+    """Return the prepared request of a message."""
     content = message if isinstance(message, bytes) else message.SerializeToString()
     return made.decode(made.parse(content))
 
@@ -226,7 +226,7 @@ def test_the_compiled_descriptions_are_those_of_the_files(tmp_path: Path) -> Non
 
 
 def outcome(made: GrpcCodec, content: bytes) -> Any:
-    """What a codec makes of a message: the answer that repeats its input, or why there is none."""
+    """Return the response of a codec to a message, with the input as output, or its error."""
     try:
         call = made.decode(made.parse(content))
     except ServingError as error:
@@ -236,7 +236,7 @@ def outcome(made: GrpcCodec, content: bytes) -> Any:
 
 
 def raw_request(value: float, shape: list[int], sent: str, identity: str) -> bytes:
-    """Of one raw number, whatever the shape says."""
+    """Return a request with one raw number and any shape."""
     one = {"name": "x", "datatype": sent, "shape": shape}
     dtype = "<f8" if sent == "FP64" else "<f4"
     raw = [np.array([value], dtype).tobytes()]

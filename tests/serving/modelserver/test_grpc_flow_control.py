@@ -18,7 +18,7 @@ NEVER = 100.0  # s
 
 
 class Call:
-    """A call whose message comes when the test says so."""
+    """A call whose message arrives on command."""
 
     def __init__(self) -> None:
         self.message: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -30,30 +30,30 @@ class Call:
         return None
 
     def set_compression(self, compression: Any) -> None:
-        """Not asked for."""
+        """Do nothing: unused."""
 
     async def send_initial_metadata(self, metadata: tuple[tuple[str, str], ...]) -> None:
-        """Not asked for."""
+        """Do nothing: unused."""
 
     def set_trailing_metadata(self, metadata: tuple[tuple[str, str], ...]) -> None:
-        """Not asked for."""
+        """Do nothing: unused."""
 
     async def abort(self, code: Any, details: str, trailing_metadata: tuple[tuple[str, str], ...]) -> None:
-        """Not asked for."""
+        """Do nothing: unused."""
 
     def add_done_callback(self, callback: Callable[[Any], None]) -> None:
-        """Not asked for."""
+        """Do nothing: unused."""
 
 
 def messages(budget: BodyBudget, prompt: float = 0.0, longest: float = NEVER) -> MessageReceiver:
-    """A receiver."""
+    """Return a receiver."""
     return MessageReceiver(
         budget, ServerLimits(body=LARGEST, body_memory=2 * LARGEST), asyncio.get_running_loop(), prompt, longest
     )
 
 
 async def begun(receiver: MessageReceiver) -> tuple[Call, asyncio.Task[bytes]]:
-    """A call that is being received."""
+    """Start to receive a call."""
     call = Call()
     task = asyncio.ensure_future(receiver.receive(call))
     for _ in range(3):  # timers that are due have run
@@ -93,7 +93,7 @@ async def test_a_slow_message_borrows_until_it_is_here() -> None:
 
 @pytest.mark.parametrize("room", [LARGEST, 10 * LARGEST])
 async def test_a_slow_message_too_many_is_refused(room: int) -> None:
-    """Whether nothing is left to borrow, or only what is not for slow ones."""
+    """With a budget that is used up, and with one whose rest is not for slow messages."""
     budget = BodyBudget(room)
     receiver = messages(budget)
     first, task = await begun(receiver)

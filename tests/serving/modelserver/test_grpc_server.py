@@ -24,7 +24,7 @@ from tests.support.wait import eventually
 
 
 class Both(Running):
-    """A server with two ports for inferences."""
+    """A server with HTTP and gRPC ports."""
 
     def __init__(self, server: ModelServer, sockets: Sockets, grpc_port: int) -> None:
         super().__init__(server, sockets)
@@ -36,7 +36,7 @@ Start = Callable[..., Awaitable[Both]]
 
 @pytest.fixture
 async def start() -> AsyncIterator[Start]:
-    """Start a server with these options; it has no model yet."""
+    """Start a server with these options, without a model."""
     running: list[ModelServer] = []
 
     async def started(*options: str) -> Both:
@@ -54,12 +54,12 @@ async def start() -> AsyncIterator[Start]:
 
 
 def channel_to(running: Both) -> grpc.aio.Channel:
-    """A connection to the gRPC port."""
+    """Return a channel to the gRPC port."""
     return grpc.aio.insecure_channel(f"{HOST}:{running.grpc_port}")
 
 
 def write(folder: Path, model: bytes) -> str:
-    """The URI of the model as a file."""
+    """Write the model to a file and return its URI."""
     path = folder / "model.onnx"
     path.write_bytes(model)
     return path.as_uri()

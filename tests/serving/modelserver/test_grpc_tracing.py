@@ -33,7 +33,7 @@ def spans() -> InMemorySpanExporter:
 
 @pytest.fixture
 async def channel(spans: InMemorySpanExporter) -> AsyncIterator[grpc.aio.Channel]:
-    """A connection to a server of FP32 x [n] → y = 2x, which traces."""
+    """Return a channel to a tracing server of FP32 x [n] → y = 2x."""
     tracing = Tracing(SimpleSpanProcessor(spans))
     tracing.assign(NAME, REVISION)
     loop = asyncio.get_running_loop()
@@ -58,7 +58,7 @@ def call(channel: grpc.aio.Channel, request: Any, method: str = "ModelInfer") ->
 
 
 async def finished(spans: InMemorySpanExporter, count: int) -> dict[str, Any]:
-    """All spans by name, once there are so many."""
+    """Return all spans by name once there are `count`."""
     await eventually(lambda: len(spans.get_finished_spans()) == count)
     return {span.name: span for span in spans.get_finished_spans()}
 

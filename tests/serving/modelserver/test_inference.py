@@ -32,16 +32,16 @@ LARGE = INLINE_BODY + 1  # bytes: of a request that has a thread
 
 
 class Engine:
-    """As far as an inference looks at it."""
+    """The part of an engine that an inference uses."""
 
     bounded = True
 
 
 class Nobody:
-    """A caller that stays."""
+    """A client that never disconnects."""
 
     def on_disconnect(self, callback: Callable[[], object] | None) -> None:
-        """Never."""
+        """Do nothing: it never disconnects."""
 
 
 class Parts:
@@ -60,11 +60,11 @@ class Parts:
         self.lifecycle.set_model(self.model)
 
     async def run(self, job: Any, size: int = LARGE, timeout: float | None = None, began: float | None = None) -> Any:
-        """An inference."""
+        """Run an inference."""
         return await self.inference.run(job, size, Nobody(), timeout, began)
 
     def load(self) -> tuple[int, int]:
-        """How many are inside and in the queue."""
+        """Return the numbers of active and queued inferences."""
         return self.stats.active, self.stats.queued
 
 
@@ -77,7 +77,7 @@ async def parts() -> Any:
 
 @pytest.fixture
 def release() -> Iterator[threading.Event]:
-    """Ends the inferences that wait for it."""
+    """Return an event that ends the inferences that wait for it."""
     made = threading.Event()
     yield made
     made.set()
@@ -145,7 +145,7 @@ async def test_a_server_whose_threads_all_hang_is_not_live(release: threading.Ev
     parts = Parts(grace=0.0)
 
     async def hangs() -> bool:
-        """One more, unless it has not begun in time."""
+        """Start an inference that hangs; return whether the server is no longer live."""
         with pytest.raises((DeadlineExceeded, NotReady)):
             await parts.run(lambda *_: release.wait(10), timeout=0.01)
         return not parts.lifecycle.live

@@ -30,7 +30,7 @@ SUFFIXES = {"counter": ("",), "gauge": ("",), "histogram": ("_bucket", "_sum", "
 
 
 def samples(page: str) -> Samples:
-    """Every sample by its name and its labels but `revision`; each stands below the head of its family."""
+    """Return all samples by name and labels except `revision`, and check that each follows the head of its family."""
     read: Samples = {}
     allowed: set[str] = set()
     for line in page.splitlines():
@@ -48,7 +48,7 @@ def samples(page: str) -> Samples:
 
 
 def found(read: Samples, name: str, **labels: str) -> float:
-    """One sample, 0.0 when there is none."""
+    """Return one sample, 0.0 when there is none."""
     return read.get((name, frozenset(labels.items())), 0.0)
 
 
@@ -181,7 +181,7 @@ async def test_what_is_cancelled_before_its_answer_counts_as_a_caller_that_left(
 
 
 async def seen(app: Any) -> RequestMetrics:
-    """What is counted of one request to `app`."""
+    """Return the metrics after one request to `app`."""
     metrics = RequestMetrics()
     observed = ObservabilityMiddleware(app, metrics, None, time.monotonic)
 

@@ -33,7 +33,7 @@ StartMember = Callable[..., Awaitable[Member]]
 
 @pytest.fixture
 async def start(tmp_path: Path) -> AsyncIterator[StartMember]:
-    """Start a pool member; more options as on its command line, more environment as keywords."""
+    """Start a pool member with further options, and environment variables as keywords."""
     running: list[Member] = []
 
     async def run(*options: str, limits: ServerLimits | None = None, **environ: str) -> Member:
@@ -60,13 +60,13 @@ async def member(start: StartMember) -> Member:
 
 @pytest.fixture
 async def store() -> AsyncIterator[Store]:
-    """A store of `double`, closed for now."""
+    """Return a store of `double` that does not deliver yet."""
     async with store_of(models.double()) as made:
         yield made
 
 
 async def held(member: Member, number: int) -> None:
-    """Wait until so many requests wait for the model."""
+    """Wait until `number` requests wait for the model."""
     await eventually(lambda: member.server.waiting_requests == number)
 
 

@@ -26,7 +26,7 @@ ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 @asynccontextmanager
 async def member(tmp_path: Path, collector: Collector) -> AsyncIterator[Member]:
-    """A pool member that tells the collector all of its requests, and closes at the end."""
+    """Run a pool member that sends all of its requests to the collector."""
     environ = {
         "HOST": HOST, "TMPDIR": str(tmp_path), LOAD_TOKEN: TOKEN_SHA256, "KNODEL_ALLOW_HOSTS": HOST,
         ENDPOINT: collector.url,

@@ -24,7 +24,7 @@ from tests.support.wait import eventually
 
 
 class Process:
-    """A member as a process; its container may be restarted, its folder stays."""
+    """A pool member as a process that can be restarted with the same folder."""
 
     def __init__(self, folder: Path) -> None:
         self.port, self.management_port = free_ports(2)
@@ -44,7 +44,7 @@ class Process:
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self, *options: str, **environ: str) -> None:
-        """Start it, again; returns when it answers."""
+        """Start or restart the process, and wait until it answers."""
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -58,34 +58,34 @@ class Process:
         await eventually(self._lives)
 
     async def ask(self, raw: bytes) -> Answer:
-        """Ask the data port."""
+        """Send a request to the data port."""
         return await ask(self.port, raw)
 
     def calls(self, number: int) -> list[asyncio.Task[Answer]]:
-        """So many inference requests, under way."""
+        """Start `number` inference requests."""
         return [asyncio.create_task(self.ask(infer_of("m", float(one)))) for one in range(number)]
 
     async def ready(self) -> bool:
-        """What a readiness probe learns."""
+        """Return whether the readiness probe succeeds."""
         return (await self.ask(request("GET", "/v2/health/ready"))).status == 200
 
     async def held(self, number: int) -> bool:
-        """Whether so many requests wait."""
+        """Return whether `number` requests wait."""
         page = await ask(self.management_port, request("GET", "/stats"))
         return bool(page.json["queued"] == number)
 
     async def load(self, uri: str, revision: str = REVISION, **parameters: str) -> Answer:
-        """The load call."""
+        """Send the load call."""
         return await load(self.management_port, uri, revision=revision, **parameters)
 
     async def ended(self) -> int:
-        """Its exit code."""
+        """Wait for the end and return the exit code."""
         assert self._process is not None
         async with asyncio.timeout(10):
             return await self._process.wait()
 
     def signal(self, number: int) -> None:
-        """Send a signal, if it lives."""
+        """Send a signal if the process is running."""
         if self._process is not None and self._process.returncode is None:
             self._process.send_signal(number)
 
@@ -101,7 +101,7 @@ class Process:
 
 @pytest.fixture
 async def member(tmp_path: Path) -> AsyncIterator[Process]:
-    """A member that is not started yet."""
+    """Return a member that is not started."""
     made = Process(tmp_path)
     yield made
     made.signal(signal.SIGKILL)
@@ -111,7 +111,7 @@ async def member(tmp_path: Path) -> AsyncIterator[Process]:
 
 @pytest.fixture
 async def store() -> AsyncIterator[Store]:
-    """A store of `double`, closed for now."""
+    """Return a store of `double` that does not deliver yet."""
     async with store_of(models.double()) as made:
         yield made
 

@@ -37,6 +37,6 @@ def test_it_leaves_nothing_behind(name: str) -> None:
 
 
 def open_now() -> tuple[int, int]:
-    """How many files and threads this process has."""
+    """Return the numbers of open files and of threads of this process."""
     files, threads = (len(list(Path(f"/proc/self/{name}").iterdir())) for name in ("fd", "task"))
     return files, threads

@@ -99,7 +99,7 @@ async def test_a_server_on_loopback_refuses_web_pages_of_others(
 
 
 async def fails(start: Start, environment: dict[str, str], *arguments: str) -> tuple[int, str, str]:
-    """Exit code, the line in the termination log, all that went to stderr."""
+    """Return the exit code, the termination message and the content of stderr."""
     process = await start(*arguments)
     _, output = await process.communicate()
     why = Path(environment["KNODEL_TERMINATION_LOG"]).read_text()
@@ -125,7 +125,7 @@ async def test_a_wrong_digest_ends_it_and_names_both(start: Start, tmp_path: Pat
 
 
 async def confirm(environment: dict[str, str], digest: str) -> None:
-    """Confirm the digest of what the server loaded, as the autoscaler does."""
+    """Confirm the digest of the loaded model, as the autoscaler does."""
 
     async def taken() -> bool:
         body = json.dumps({"digest": digest}).encode()
@@ -184,7 +184,7 @@ async def test_a_stop_while_loading_ends_it_with_0(start: Start, tmp_path: Path,
 
 
 async def prints(script: str, environment: dict[str, str], *arguments: str) -> list[str]:
-    """The words that a program writes."""
+    """Return the words that a program prints."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", script, *arguments, env=environment, stdout=asyncio.subprocess.PIPE
     )

@@ -14,7 +14,7 @@ from tests.support.clock import SteppedClock
 
 
 def load(stats: Stats) -> tuple[int, int]:
-    """Active and queued."""
+    """Return the numbers of active and queued requests."""
     return stats.active, stats.queued
 
 

@@ -242,7 +242,7 @@ TAGGED = {**SPLIT, "knative-serving-tag": "candidate"}
 async def test_a_wait_for_a_slot_is_the_versions_only_behind_requests_of_the_split(
     tmp_path: Path, ahead: Mapping[str, str], errors: int, refused: int
 ) -> None:
-    """A request before has the only slot for 3 s; each of the others has a timeout of 1 s."""
+    """An earlier request has the only slot for 3 s; each other request has a timeout of 1 s."""
     path = tmp_path / "m.py"
     path.write_bytes(SLEEPING)
     options = ("--format", "python", "--allow-code", "--slots", "1", "--timeout", "1")

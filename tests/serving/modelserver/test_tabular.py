@@ -20,12 +20,12 @@ CALLERS = 64
 
 
 def forest() -> bytes:
-    """A model of the flowers, as a skops file."""
+    """Return a model of the iris data set as a skops file."""
     return bytes(skops.io.dumps(RandomForestClassifier(5, random_state=0).fit(*iris())))
 
 
 def boosters() -> dict[str, bytes]:
-    """By format, models that tell the probability of each kind."""
+    """Return models with class probabilities, by format."""
     features, kinds = iris()
     params: dict[str, Any] = {"objective": "multiclass", "num_class": 3, "verbose": -1, "num_threads": 1}
     light = lightgbm.train(params, lightgbm.Dataset(features, kinds), 3)
@@ -37,7 +37,7 @@ def boosters() -> dict[str, bytes]:
 
 
 def flower(row: int, **more: Any) -> dict[str, Any]:
-    """A request about one flower."""
+    """Return a request with one row."""
     data = iris()[0][row].tolist()
     return {"inputs": [{"name": "input-0", "datatype": "FP32", "shape": [1, 4], "data": data}], **more}
 

@@ -69,7 +69,7 @@ async def traced(tmp_path: Path, collector: Collector, monkeypatch: pytest.Monke
 
 
 async def spans(running: Running, collector: Collector) -> dict[str, Any]:
-    """All spans by name, sent when the server ends."""
+    """Stop the server and return all spans by name."""
     await running.server.close()
     found: dict[str, Any] = {}
     for post in collector.posts:

@@ -19,7 +19,7 @@ LATE = DeadlineExceeded("late")
 
 @pytest.fixture
 async def workers() -> AsyncIterator[Workers]:
-    """One at a time; what nobody waits for hangs."""
+    """Run one job at a time, with no grace period: a cancelled job hangs."""
     made = Workers(1, asyncio.get_running_loop(), grace=0.0)
     yield made
     made.close()
@@ -27,14 +27,14 @@ async def workers() -> AsyncIterator[Workers]:
 
 @pytest.fixture
 async def patient() -> AsyncIterator[Workers]:
-    """One at a time; what nobody waits for has all the time that it needs."""
+    """Run one job at a time, with an endless grace period."""
     made = Workers(1, asyncio.get_running_loop(), grace=1000.0)
     yield made
     made.close()
 
 
 async def hang(workers: Workers, release: threading.Event) -> None:
-    """Begin an inference that ends with `release`, and give it up."""
+    """Start a job that ends with `release`, and cancel it."""
     running = workers.submit(lambda _: release.wait(10))
     await eventually(lambda: running.started)
     workers.cancel(running, LATE)

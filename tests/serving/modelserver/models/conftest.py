@@ -24,7 +24,7 @@ SIZE = 1 << 20
 
 
 def weighty(factor: float, size: int = SIZE) -> bytes:
-    """FP32 x [-1] → y = x · factor, with `size` bytes of data that stay in memory: the graph looks an element up."""
+    """Return a model FP32 x [-1] → y = x · factor with `size` bytes of data in memory, of which it reads one."""
     return models.model(
         [
             models.node("Mul", ["x", "zero"], ["nothing"]),
@@ -44,29 +44,29 @@ def weighty(factor: float, size: int = SIZE) -> bytes:
 
 
 class Many(Running):
-    """A server of many models that runs."""
+    """A running server of many models."""
 
     def __init__(self, server: ModelServer, sockets: Sockets, grpc_port: int) -> None:
         super().__init__(server, sockets)
         self.grpc_port = grpc_port
 
     async def ask_for(self, name: str, *values: float, **headers: str) -> Answer:
-        """An inference of this model."""
+        """Send an inference request for this model."""
         return await self.post({"inputs": [tensor(list(values))]}, f"/v2/models/{name}/infer", **headers)
 
     async def manage(self, path: str, body: Any = None, method: str = "POST", token: str | None = TOKEN) -> Answer:
-        """A call to the repository."""
+        """Send a repository call."""
         headers = {} if token is None else {"authorization": f"Bearer {token}"}
         content = b"" if body is None else json.dumps(body).encode()
         return await ask(self.management_port, request(method, f"/v2/repository{path}", content, **headers))
 
     async def states(self, **body: Any) -> Mapping[str, tuple[str, str]]:
-        """Version and state of each model of the index."""
+        """Return the version and state of each model in the index."""
         index = (await self.manage("/index", body)).json
         return {entry["name"]: (entry["version"], entry["state"]) for entry in index}
 
     async def reason(self, name: str) -> str:
-        """Why this model is in its state."""
+        """Return the reason of the state of this model."""
         index = (await self.manage("/index")).json
         return next(str(entry["reason"]) for entry in index if entry["name"] == name)
 
@@ -76,7 +76,7 @@ ServeMany = Callable[..., Awaitable[Many]]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Two models: y = 2x and y = 3x."""
+    """Return a folder with two models: y = 2x and y = 3x."""
     made = tmp_path / "models"
     models.write(made, "double")
     models.write(made, "triple")
@@ -85,7 +85,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def serve_many(folder: Path) -> AsyncIterator[ServeMany]:
-    """Serve the models of `folder`; more options as on the command line."""
+    """Serve the models of `folder` with further options."""
     running: list[ModelServer] = []
 
     async def start(*options: str, load: bool = True, grpc_port: int = 0, **environ: str) -> Many:
@@ -106,5 +106,5 @@ async def serve_many(folder: Path) -> AsyncIterator[ServeMany]:
 
 @pytest.fixture
 def measured_by_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Models take the memory of their files: what the process grows by depends on what was free in it."""
+    """Measure models by the size of their files: the growth of the process depends on its free memory."""
     monkeypatch.setattr("serving.modelserver.models.loader.resident_bytes", lambda: 0)

@@ -35,7 +35,7 @@ SOON = "0.4"
 
 @pytest.fixture
 def hanging(tmp_path: Path) -> Iterator[Path]:
-    """A folder with a model whose `load` hangs until the test is over, or opens the gate."""
+    """Return a folder with a model whose `load` hangs until the test ends or opens the gate."""
     OPEN.clear()
     place = tmp_path / "hanging"
     place.mkdir()
@@ -46,7 +46,7 @@ def hanging(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def given_up_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thread whose time is over hangs."""
+    """Count a thread as hung as soon as its time is over."""
     monkeypatch.setattr("serving.modelserver.models.many.HUNG_AFTER", 0.0)
 
 
@@ -57,7 +57,7 @@ async def load(running: Many, place: Path, name: str) -> Answer:
 
 
 async def live(running: Many) -> bool:
-    """Whether the server says that there is hope."""
+    """Return whether the liveness probe succeeds."""
     return (await running.get("/v2/health/live")).status == 200
 
 

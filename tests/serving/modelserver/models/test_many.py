@@ -23,7 +23,7 @@ ONE_MODEL = str(SIZE + SIZE // 2)
 
 
 def weighty_models(folder: Path, count: int) -> None:
-    """In the place of what is there: `times1`, `times2` …, each as large as the others."""
+    """Replace the models of the folder by `times1`, `times2` …, all of the same size."""
     for path in folder.iterdir():
         path.unlink()
     for number in range(1, count + 1):
@@ -216,7 +216,7 @@ async def test_it_is_not_ready_before_what_fits_is_loaded_and_not_while_it_stops
 
 
 async def not_ready(running: Many) -> bool:
-    """Whether the server says that it is not."""
+    """Return whether the server is not ready."""
     return (await running.get("/v2/health/ready")).status == 503
 
 

@@ -21,7 +21,7 @@ from tests.support.wait import eventually
 
 
 async def answers(running: Many, name: str) -> float:
-    """What the model makes of 1."""
+    """Return the output of the model for 1."""
     data: list[float] = (await running.ask_for(name, 1.0)).json["outputs"][0]["data"]
     return data[0]
 
@@ -80,7 +80,7 @@ async def test_while_it_is_reloaded_the_former_answers_and_a_failed_reload_chang
 
 
 async def answers_now(running: Many) -> bool:
-    """Whether the reloaded model answers."""
+    """Return whether the reloaded model answers."""
     return await answers(running, "double") == 7.0
 
 
