@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 FAILED: Final = 1
 WRONG_USAGE: Final = 2
-LONGEST_REASON: Final = 1024  # characters; Kubernetes keeps 4096 bytes of a termination message
+MAX_REASON_LENGTH: Final = 1024  # characters; Kubernetes keeps 4096 bytes of a termination message
 _START_TICKS: Final = 19  # field of /proc/self/stat behind the command's name
 _LIBRARY_THREADS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
@@ -125,7 +125,7 @@ def _start_fetch(options: ServerOptions, model: Assignment, progress: DownloadPr
 
 def _failed(reason: str, code: int) -> int:
     """Write the reason to the log and the container's termination message, and return the exit code."""
-    line = one_line(reason, LONGEST_REASON)
+    line = one_line(reason, MAX_REASON_LENGTH)
     log.error("%s", line)
     place = termination_log(os.environ)
     if place is not None:

@@ -33,7 +33,7 @@ from serving.storage.fetch import fetch
 
 log = logging.getLogger(__name__)
 
-LEAST_THREADS: Final = 4  # even with little CPU, so that one long inference does not block the others
+MIN_THREADS: Final = 4  # even with little CPU, so that one long inference does not block the others
 
 
 class ServerContext(msgspec.Struct, frozen=True):
@@ -146,4 +146,4 @@ class ModelHost:
 
 def compute_threads(bounds: ModelBounds) -> int:
     """Return how many inferences of a model that computes may run at once, each in a thread."""
-    return min(bounds.slots, max(LEAST_THREADS, 2 * math.ceil(bounds.cpu)))
+    return min(bounds.slots, max(MIN_THREADS, 2 * math.ceil(bounds.cpu)))

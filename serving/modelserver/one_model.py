@@ -27,7 +27,7 @@ from serving.modelserver.endpoints.pending_requests import PendingRequests
 from serving.modelserver.endpoints.repository import LOADING, READY, IndexEntry
 from serving.modelserver.execution.lifecycle import ModelLifecycle
 from serving.modelserver.execution.workers import Workers
-from serving.modelserver.model_host import LEAST_THREADS, ModelHost, ServerContext
+from serving.modelserver.model_host import MIN_THREADS, ModelHost, ServerContext
 from serving.modelserver.pool.assignment_file import AssignmentFile, MemberClaim
 from serving.modelserver.pool.prewarm import NAME as PREWARM
 from serving.modelserver.pool.prewarm import prewarm
@@ -48,7 +48,7 @@ class OneModel:
         self._context = context
         self._options: ServerOptions = options
         self._stats = stats
-        self._workers = Workers(LEAST_THREADS, asyncio.get_running_loop(), hung=context.hung)
+        self._workers = Workers(MIN_THREADS, asyncio.get_running_loop(), hung=context.hung)
         known = options.assignment
         self.lifecycle = ModelLifecycle(self._workers, queues_before_load=known is None)
         self._claim: MemberClaim | None = None  # None for a server that is not a member of a pool

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LONGEST_CALL: Final = 5.0  # s that a stopping server waits for management calls
+MAX_CALL_SECONDS: Final = 5.0  # s that a stopping server waits for management calls
 QUIET: Final = 0.25  # s without a request, after which load balancers have stopped routing to this server
 
 
@@ -69,7 +69,7 @@ class Ports(msgspec.Struct, frozen=True):
         """Stop listening, and return when requests in flight have ended; gRPC calls within `grpc_within` seconds."""
         await self.data.close()
         with contextlib.suppress(TimeoutError):  # a load call may fetch files for an hour; it ends with the loop
-            async with asyncio.timeout(LONGEST_CALL):
+            async with asyncio.timeout(MAX_CALL_SECONDS):
                 await self.management.close()
         if self.grpc is not None:
             await (self.grpc.close() if grpc_within is None else self.grpc.close(grpc_within))

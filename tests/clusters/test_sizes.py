@@ -31,7 +31,7 @@ def test_no_message_writes_a_limit_in_bytes() -> None:
     found = {str(path.relative_to(ROOT)): RAW.findall(path.read_text(encoding="utf-8")) for path in places}
 
     assert {name: texts for name, texts in found.items() if texts} == {
-        "serving/modelserver/pool/assignment_file.py": ["{_LARGEST} bytes"],  # of a file that the server writes itself
+        "serving/modelserver/pool/assignment_file.py": ["{_MAX_SIZE} bytes"],  # of a file that the server writes itself
         "serving/engines/child/messages.py": ["{LARGEST_TENSOR} bytes"],  # between two of its processes
         "clusters/embedded/kubelet/process/zygote.py": ["{LARGEST_REQUEST} bytes"],
     }

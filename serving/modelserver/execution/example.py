@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from serving.storage.base.artifact import Artifact
 
 FILE: Final = "example.json"
-MOST_SHOWN: Final = 64 * 1024  # bytes; the OpenAPI document does not show a larger example
+MAX_SHOWN: Final = 64 * 1024  # bytes; the OpenAPI document does not show a larger example
 
 
 def read_example(artifact: Artifact, limit: int) -> bytes | None:

@@ -52,8 +52,8 @@ INLINE_PACE: Final = 0.0005  # s of CPU; the switch to a thread and back takes a
 BATCHED_PACE: Final = 0.0001  # s of CPU; with a batcher, a faster inference costs less alone than its share of a batch
 INLINE_BODY: Final = 16 * 1024  # bytes; larger inputs take longer than the warm-up measured
 INLINE_STRIKE: Final = 0.005  # s of CPU on the event loop after which an inference counts as too slow for it
-MOST_STRIKES: Final = 3
-LONGEST_LOGGED: Final = 1000  # characters of an engine's error in the log
+MAX_STRIKES: Final = 3
+MAX_LOGGED: Final = 1000  # characters of an engine's error in the log
 PACE_SAMPLES: Final = 100  # small requests; the first ones include work that happens only once
 
 BEGAN: Final = "knodel.began"
@@ -239,7 +239,7 @@ class Inference:
             pace is not None
             and pace < self._inline_pace
             and size <= INLINE_BODY
-            and self._strikes < MOST_STRIKES
+            and self._strikes < MAX_STRIKES
             and model.engine.bounded
         )
 
@@ -321,7 +321,7 @@ def _output_size(outputs: Sequence[Tensor]) -> int:
 def _log_error(model: ServedModel, error: Exception, *, traced: bool = False) -> str:
     """Log the error, with its traceback if `traced`, and return the reference to it for the client."""
     number = secrets.token_hex(4)
-    words = one_line(str(error), LONGEST_LOGGED)  # logged by repr: it may quote a client's escape sequences
+    words = one_line(str(error), MAX_LOGGED)  # logged by repr: it may quote a client's escape sequences
     details = f"\n{traceback_of(error)}" if traced else ""
     log.warning("model=%s error=%s %s: %r%s", model.name, number, type(error).__name__, words, details)
     return f"error {number}; its details are in the server's log"

@@ -19,7 +19,7 @@ from serving.modelserver.base.assignment import Assignment
 from serving.modelserver.base.limits import ServerLimits
 from serving.modelserver.base.stats import StartupTimes
 from serving.modelserver.codec.protocol_v2 import V2Codec
-from serving.modelserver.execution.example import MOST_SHOWN, decode_example, read_example
+from serving.modelserver.execution.example import MAX_SHOWN, decode_example, read_example
 from serving.modelserver.execution.lifecycle import ServedModel
 from serving.modelserver.execution.memory import quick_gauge
 from serving.storage.base.artifact import Artifact
@@ -66,7 +66,7 @@ def load_model(
         raise
     startup.warmup = (monotonic() - loaded) * _MS
     memory = max(gauge(found.name) - before, artifact_size(files))
-    shown = example if example is not None and len(example) <= MOST_SHOWN else None
+    shown = example if example is not None and len(example) <= MAX_SHOWN else None
     return ServedModel(assignment.name, assignment.revision, engine, codec, pace, memory, shown)
 
 

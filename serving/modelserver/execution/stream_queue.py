@@ -11,13 +11,13 @@ from serving.engines.base.errors import Cancelled
 
 T = TypeVar("T")
 
-MOST_WAITING: Final = 16  # items in the queue; a client that reads slowly stops the model instead of filling memory
+MAX_WAITING: Final = 16  # items in the queue; a client that reads slowly stops the model instead of filling memory
 
 
 class StreamQueue(Generic[T]):
     """An asynchronous iterator over the items that a thread puts. Only one task of `loop` may iterate over it."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, most_waiting: int = MOST_WAITING) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, most_waiting: int = MAX_WAITING) -> None:
         self._loop = loop
         self._room = threading.Semaphore(most_waiting)
         self._items: asyncio.Queue[T | None] = asyncio.Queue()

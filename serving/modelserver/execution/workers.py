@@ -30,9 +30,9 @@ Job = Callable[[Cancellation], T]
 log = logging.getLogger(__name__)
 
 GRACE: Final = 10.0  # s for a cancelled inference to end; nearly all on a CPU take less
-MOST_HUNG: Final = 16  # hanging threads beyond which no further threads are started
+MAX_HUNG: Final = 16  # hanging threads beyond which no further threads are started
 _HUNG_SHARE: Final = 2  # hanging threads may hold one half of all memory for bodies; then large requests find none
-MOST_WAITING: Final = 500  # threads of 45 kB each; with more, calls of 0.1 s got slower and throughput fell
+MAX_WAITING: Final = 500  # threads of 45 kB each; with more, calls of 0.1 s got slower and throughput fell
 STACK_MEMORY: Final = 512 << 20  # bytes of the stacks of all waiting threads; a replica of the embedded cluster has it
 _LEVEL: Final = 350  # bytes of stack for a level of nesting: msgspec takes about 300
 _MEBIBYTE: Final = 1 << 20
@@ -42,7 +42,7 @@ _C_LEVELS: Final = 10_000  # of C code from Python 3.12 on, whatever the recursi
 class HungThreads:
     """The threads of a server that hang, and the memory of the request bodies that they hold.
 
-    At most `MOST_HUNG` threads and half of `bodies` bytes may hang before the server needs a restart. Not thread-safe:
+    At most `MAX_HUNG` threads and half of `bodies` bytes may hang before the server needs a restart. Not thread-safe:
     only the event loop may use it.
     """
 
@@ -56,7 +56,7 @@ class HungThreads:
     @property
     def exceeds_limit(self) -> bool:
         """Whether so much hangs that only a restart helps."""
-        return self._threads >= MOST_HUNG or self._bytes > self._most_bytes
+        return self._threads >= MAX_HUNG or self._bytes > self._most_bytes
 
     def add(self, size: int) -> None:
         """Count a hanging thread whose request body has `size` bytes."""
@@ -119,7 +119,7 @@ class Workers:
     @property
     def exhausted(self) -> bool:
         """Whether so many jobs hang that no further jobs are started."""
-        return self._hung >= MOST_HUNG
+        return self._hung >= MAX_HUNG
 
     async def wait_idle(self) -> None:
         """Return when no job is running, cancelled ones included."""
@@ -319,4 +319,4 @@ def waiting_threads(slots: int, stack: int) -> int:
     The whole stack of a thread is mapped, though only used as deep as code nests, and RLIMIT_DATA counts mapped memory
     (`clusters/embedded/kubelet/process/limits.py`). So the stacks, of `stack` bytes each, may take `STACK_MEMORY`.
     """
-    return max(1, min(slots, MOST_WAITING, STACK_MEMORY // stack))
+    return max(1, min(slots, MAX_WAITING, STACK_MEMORY // stack))

@@ -30,7 +30,7 @@ CONTENTS: Final = {
     BYTES: "bytes_contents",
 }  # fmt: skip
 """The `contents` field of each type; a type without one is only sent raw."""
-LARGEST_HEAD: Final = 4096  # bytes of a request without its tensors; a larger head is not cached
+MAX_HEAD_SIZE: Final = 4096  # bytes of a request without its tensors; a larger head is not cached
 LARGE: Final = 64 * 1024  # bytes of a request; for smaller ones decoding is faster than splitting
 BYTES_PER_NUMBER: Final = 4  # bounds contents that are not raw: as many FP32 as there may be numbers in JSON
 RAW_INPUTS: Final = 7
@@ -135,7 +135,7 @@ class GrpcCodec:
             outputs = [output.name for output in message.outputs]
             self._codec.check_outputs(outputs)
         head = RequestHead(content, message, tuple(inputs.values()), outputs, parameters)
-        if raw and len(content) <= LARGEST_HEAD and _is_head(request, content):
+        if raw and len(content) <= MAX_HEAD_SIZE and _is_head(request, content):
             self._head = head
         return head
 
@@ -194,6 +194,6 @@ def _is_head(request: GrpcRequest, head: bytes) -> bool:
     if tails is None or len(tails) != len(request.raw):
         return False
     try:
-        return not split(head, RAW_INPUTS, LARGEST_HEAD)[1]
+        return not split(head, RAW_INPUTS, MAX_HEAD_SIZE)[1]
     except ServingError:
         return False

@@ -26,7 +26,7 @@ COMPRESSIONS: Final = {
 
 No uncompressed message of the protocol starts so: the first byte would be a key of wire type 7, or of field 15, and no
 message has either."""
-LONGEST: Final = 60.0  # s; the largest message in this time is 1 MB/s
+MAX_RECEIVE_SECONDS: Final = 60.0  # s; the largest message in this time is 1 MB/s
 LOAN: Final = 16 * MEBIBYTE  # for a message that is not complete; one page of OCR is 13 MB
 SHARE: Final = 2  # slow messages may take one half of the budget
 
@@ -68,7 +68,7 @@ class MessageReceiver:
 
     def __init__(
         self, budget: BodyBudget, limits: ServerLimits, loop: asyncio.AbstractEventLoop, prompt: float = PROMPT,
-        longest: float = LONGEST,
+        longest: float = MAX_RECEIVE_SECONDS,
     ) -> None:  # fmt: skip
         self._budget = budget
         self._largest = limits.body

@@ -24,15 +24,15 @@ from serving.modelserver.grpc.service import CallMetrics, InferenceService, Mode
 
 log = logging.getLogger(__name__)
 
-MOST_CALLS: Final = 4096  # concurrent calls of all methods and clients; over HTTP as many wait in the kernel
-MOST_STREAMS: Final = 512
+MAX_CALLS: Final = 4096  # concurrent calls of all methods and clients; over HTTP as many wait in the kernel
+MAX_STREAMS: Final = 512
 """Concurrent calls on one connection, including calls that the client has cancelled and the server has not ended yet. A
 client with more calls waits, or opens another connection."""
-MOST_WAITING: Final = 8192
+MAX_WAITING: Final = 8192
 """Calls, of at most 12 kB each, that wait to be started. Beyond its own limits, 1000 and 3000, gRPC cancels calls of
 any client: eight connections that start and reset calls all the time (CVE-2023-44487) left no room for others."""
-MOST_ROUNDS: Final = 4  # of waiting for silence when the server stops; then it sends GOAWAY to clients that continue
-LONGEST_END: Final = 600.0  # s; no request takes longer (Knative's max-revision-timeout-seconds)
+MAX_ROUNDS: Final = 4  # of waiting for silence when the server stops; then it sends GOAWAY to clients that continue
+MAX_CLOSE_SECONDS: Final = 600.0  # s; no request takes longer (Knative's max-revision-timeout-seconds)
 _MS: Final = 1000
 
 
@@ -52,7 +52,7 @@ class GrpcServer:
         self._service = InferenceService(lifecycle, pending, receiver, backpressure, metrics, monotonic, token)
         with batch_threads():
             self._server = grpc.aio.server(
-                interceptors=interceptors, options=_options(limits), maximum_concurrent_rpcs=MOST_CALLS
+                interceptors=interceptors, options=_options(limits), maximum_concurrent_rpcs=MAX_CALLS
             )
         self._server.add_generic_rpc_handlers(self._service.handlers())
 
@@ -85,14 +85,14 @@ class GrpcServer:
         Returns when all calls have ended; calls that take longer than `limit` seconds are cancelled.
         """
         seen = -1
-        for _ in range(MOST_ROUNDS):
+        for _ in range(MAX_ROUNDS):
             if seen == self._service.calls:
                 break
             seen = self._service.calls
             await asyncio.sleep(quiet)
         await self._server.stop(limit)
 
-    async def close(self, within: float = LONGEST_END) -> None:
+    async def close(self, within: float = MAX_CLOSE_SECONDS) -> None:
         """Stop listening, and return when calls in flight have ended, or after `within` seconds."""
         await self._server.stop(within)
 
@@ -128,9 +128,9 @@ def _options(limits: ServerLimits) -> list[tuple[str, Any]]:
         ("grpc.max_send_message_length", -1),  # the model determines the size of a response, as over HTTP
         ("grpc.max_metadata_size", limits.head),
         ("grpc.absolute_max_metadata_size", limits.head),
-        ("grpc.max_concurrent_streams", MOST_STREAMS),
-        ("grpc.server.max_pending_requests", MOST_WAITING),
-        ("grpc.server.max_pending_requests_hard_limit", MOST_WAITING),
+        ("grpc.max_concurrent_streams", MAX_STREAMS),
+        ("grpc.server.max_pending_requests", MAX_WAITING),
+        ("grpc.server.max_pending_requests_hard_limit", MAX_WAITING),
         ("grpc.compression_enabled_algorithms_bitset", _UNCOMPRESSED | _COMPRESSED),
         ("grpc.per_message_decompression", 0),  # `MessageReceiver` does it: gRPC does not bound the decompressed size
         ("grpc.keepalive_time_ms", int(limits.ping * _MS)),

@@ -13,12 +13,12 @@ from typing import Final
 from clusters.base.sizes import format_size
 from serving.modelserver.base.errors import BadRequest, TooLarge
 
-MOST_FIELDS: Final = 4096  # of a large request: inputs, outputs and parameters together
+MAX_FIELDS: Final = 4096  # of a large request: inputs, outputs and parameters together
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types; groups exist only in proto2
 _FIXED_SIZES: Final = {_FIXED64: 8, _FIXED32: 4}
 _TYPE_BITS: Final = 3
 _TYPE_MASK: Final = 7
-_LONGEST_VARINT: Final = 10  # bytes
+_MAX_VARINT_SIZE: Final = 10  # bytes
 _MORE: Final = 0x80  # bit of a varint's byte: another byte follows
 _LOW: Final = 0x7F
 
@@ -33,8 +33,8 @@ def split(message: bytes, field: int, most: int) -> tuple[bytes, list[memoryview
     at = fields = 0
     while at < len(view):
         fields += 1
-        if fields > MOST_FIELDS:
-            raise TooLarge(f"a request has at most {MOST_FIELDS} inputs, outputs and parameters")
+        if fields > MAX_FIELDS:
+            raise TooLarge(f"a request has at most {MAX_FIELDS} inputs, outputs and parameters")
         key, begin = _varint(view, at)
         content, end = _field(view, key & _TYPE_MASK, begin)
         if key == raw:
@@ -53,8 +53,8 @@ def text_of(message: bytes, field: int) -> str:
     at = fields = 0
     while at < len(view):
         fields += 1
-        if fields > MOST_FIELDS:
-            raise TooLarge(f"the model name is not among the first {MOST_FIELDS} fields of the request: send it first")
+        if fields > MAX_FIELDS:
+            raise TooLarge(f"the model name is not among the first {MAX_FIELDS} fields of the request: send it first")
         key, begin = _varint(view, at)
         content, at = _field(view, key & _TYPE_MASK, begin)
         if key == field << _TYPE_BITS | _BYTES:
@@ -109,7 +109,7 @@ def _field(view: memoryview, kind: int, begin: int) -> tuple[int, int]:
 def _varint(view: memoryview, at: int) -> tuple[int, int]:
     """Return the number at `at` and where it ends. Raises BadRequest."""
     value = shift = 0
-    for end, byte in enumerate(view[at : at + _LONGEST_VARINT], at + 1):
+    for end, byte in enumerate(view[at : at + _MAX_VARINT_SIZE], at + 1):
         value |= (byte & _LOW) << shift
         if byte < _MORE:
             return value, end

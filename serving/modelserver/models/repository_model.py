@@ -27,7 +27,7 @@ from serving.modelserver.endpoints.pending_requests import PendingRequests
 from serving.modelserver.endpoints.repository import LOADING, READY, UNAVAILABLE, UNLOADING, IndexEntry
 from serving.modelserver.execution.lifecycle import ModelLifecycle
 from serving.modelserver.execution.workers import Workers
-from serving.modelserver.model_host import LEAST_THREADS, ModelHost, ServerContext
+from serving.modelserver.model_host import MIN_THREADS, ModelHost, ServerContext
 from serving.modelserver.models.folder import revision_of
 from serving.modelserver.models.loaded_revision import LoadedRevision, with_revision
 
@@ -131,7 +131,7 @@ class RepositoryModel:
 
     def make_host(self, assignment: Assignment) -> ModelHost:
         """Return a new host, whose model is not loaded."""
-        workers = Workers(LEAST_THREADS, asyncio.get_running_loop(), hung=self._context.hung)
+        workers = Workers(MIN_THREADS, asyncio.get_running_loop(), hung=self._context.hung)
         lifecycle = ModelLifecycle(workers, queues_before_load=True)
         return ModelHost(assignment, self._context, self.stats, workers, lifecycle)
 

@@ -18,7 +18,7 @@ RESPONSE: Final = "org.kubeflow.serving.inference.response"
 EVENT_ID: Final = b"ce-id"
 ID_HEADERS: Final = (EVENT_ID, b"x-request-id")
 """Headers with the client's id of a request, in order of precedence; KServe's logger uses only `ce-id`."""
-LONGEST_ID: Final = 256  # characters; a longer id is replaced by a generated one
+MAX_ID_LENGTH: Final = 256  # characters; a longer id is replaced by a generated one
 _DESCRIBING: Final = (b"content-type", b"content-encoding", JSON_LENGTH)
 _PLAIN: Final = "!#$&'()*+,/:;=?@[]^`{|}~-._<>\\"
 """Characters of a header's value that need no encoding, beside letters and digits (CloudEvents HTTP binding
@@ -73,6 +73,6 @@ def request_id(headers: Headers) -> str:
     """Return the client's id of the request, or a generated one."""
     for wanted in ID_HEADERS:
         for name, value in headers:
-            if name == wanted and 0 < len(value) <= LONGEST_ID:
+            if name == wanted and 0 < len(value) <= MAX_ID_LENGTH:
                 return unquote(value.decode("latin-1")) if name == EVENT_ID else value.decode("latin-1")
     return str(uuid.uuid4())

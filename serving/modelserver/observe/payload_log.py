@@ -16,7 +16,7 @@ from serving.modelserver.base.headers import Headers
 from serving.modelserver.base.observability_options import PayloadOptions
 from serving.modelserver.observe.middleware import OTHER, PARENT_KEY, protocol_of
 from serving.modelserver.observe.payload_event import REQUEST, RESPONSE, Origin, payload_event, request_id
-from serving.modelserver.observe.payload_sender import MOST_BYTES, PayloadSender
+from serving.modelserver.observe.payload_sender import MAX_BYTES, PayloadSender
 
 _OK: Final = 200
 
@@ -80,7 +80,7 @@ class _Payload:
         """Record a chunk of the body."""
         chunk = message.get("body", b"")
         self.size += len(chunk)
-        if self.size > MOST_BYTES:
+        if self.size > MAX_BYTES:
             self.too_large = True
             self.body.clear()
         elif chunk:

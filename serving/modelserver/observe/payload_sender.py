@@ -21,11 +21,11 @@ from serving.modelserver.observe.payload_event import PayloadEvent
 
 log = logging.getLogger(__name__)
 
-MOST_EVENTS: Final = 1000  # in the queue
-MOST_BYTES: Final = 64 * MEBIBYTE  # in the queue and in delivery: one request of the largest size
+MAX_EVENTS: Final = 1000  # in the queue
+MAX_BYTES: Final = 64 * MEBIBYTE  # in the queue and in delivery: one request of the largest size
 STEP_TIMEOUT: Final = 10.0  # s for connecting, sending or reading in a delivery
 LOG_EVERY: Final = 60.0  # s between two log lines about failures
-LARGEST_ANSWER: Final = 64 * 1024  # bytes of a response that are read so that the connection can be reused
+MAX_RESPONSE_SIZE: Final = 64 * 1024  # bytes of a response that are read so that the connection can be reused
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class PayloadSender:
     def offer(self, event: PayloadEvent) -> None:
         """Queue an event, or drop and count it when the queue is full."""
         with self._changed:
-            if self._closing or len(self._waiting) >= MOST_EVENTS or self._bytes + event.size > MOST_BYTES:
+            if self._closing or len(self._waiting) >= MAX_EVENTS or self._bytes + event.size > MAX_BYTES:
                 self.counts.dropped += 1
                 return
             self._waiting.append(event)
@@ -121,7 +121,7 @@ class PayloadSender:
         headers = {**event.headers, "content-length": str(event.size)}
         connection.request("POST", self._target.path, iter(event.body), headers)
         response = connection.getresponse()
-        response.read(LARGEST_ANSWER)
+        response.read(MAX_RESPONSE_SIZE)
         if not response.isclosed() or response.will_close:  # too long, or the last on its connection
             self._disconnect()
         return "" if 200 <= response.status < 300 else f"{response.status} {response.reason}"

@@ -13,7 +13,7 @@ from serving.modelserver.base.errors import Conflict
 FILE_NAME: Final = "knodel-assignment.json"
 _TEMPORARY: Final = ".new"
 _MODE: Final = 0o600
-_LARGEST: Final = 64 * 1024  # bytes; the server's own files have about 300
+_MAX_SIZE: Final = 64 * 1024  # bytes; the server's own files have about 300
 
 
 class AssignmentFile:
@@ -27,14 +27,14 @@ class AssignmentFile:
         """Return the stored assignment; None without a file. Raises BadAssignment for an invalid file."""
         try:
             with self._path.open("rb") as file:
-                content = file.read(_LARGEST + 1)
+                content = file.read(_MAX_SIZE + 1)
         except FileNotFoundError:
             return None
         except OSError as error:
             raise BadAssignment(f"{self._path} cannot be read ({error.strerror}): replace this Pod") from error
         try:
-            if len(content) > _LARGEST:
-                raise BadAssignment(f"it has more than {_LARGEST} bytes")
+            if len(content) > _MAX_SIZE:
+                raise BadAssignment(f"it has more than {_MAX_SIZE} bytes")
             return from_stored(content, self._default)
         except BadAssignment as error:
             raise BadAssignment(f"{self._path} is not a valid assignment, replace this Pod: {error}") from error

@@ -20,7 +20,7 @@ FOR_LOADS: Final = (
     "encodings.idna", "clusters.base.version",
 )  # fmt: skip
 """Modules that a server otherwise imports on demand: for downloads, host names and `GET /v2`."""
-MOST_NAMES: Final = 1000  # of a folder that are read: this runs in the control plane's event loop
+MAX_NAMES: Final = 1000  # of a folder that are read: this runs in the control plane's event loop
 
 
 def modules_for(argv: Sequence[str]) -> tuple[str, ...]:
@@ -54,7 +54,7 @@ def _format(name: str, uri: str) -> Format | None:
             parts = urlsplit(uri)
             path = Path(unquote(parts.path))
             if parts.scheme == "file" and path.is_dir():
-                names = [entry.name for entry, _ in zip(path.iterdir(), range(MOST_NAMES), strict=False)]
+                names = [entry.name for entry, _ in zip(path.iterdir(), range(MAX_NAMES), strict=False)]
             else:
                 names = [path.name]
     try:

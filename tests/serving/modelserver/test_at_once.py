@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from serving.modelserver.model_host import LEAST_THREADS
+from serving.modelserver.model_host import MIN_THREADS
 from tests.serving.modelserver.client import tensor
 from tests.serving.modelserver.conftest import Running, Serve
 from tests.serving.modelserver.inside import ASYNC, INSIDE, PLAIN, PYTHON, SLOTS, WAITING
@@ -33,9 +33,9 @@ async def test_a_model_that_waits_has_as_many_inside_as_there_are_slots(
 
 
 async def test_a_plain_model_has_a_few_threads_inside(serve: Serve, tmp_path: Path) -> None:
-    assert await most_inside(await served(serve, tmp_path, PLAIN), LEAST_THREADS) == LEAST_THREADS
+    assert await most_inside(await served(serve, tmp_path, PLAIN), MIN_THREADS) == MIN_THREADS
 
 
 async def test_threads_that_wait_have_a_bound(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("serving.modelserver.execution.workers.MOST_WAITING", 7)
+    monkeypatch.setattr("serving.modelserver.execution.workers.MAX_WAITING", 7)
     assert await most_inside(await served(serve, tmp_path, ASYNC), 7) == 7

@@ -23,7 +23,7 @@ from serving.modelserver.codec.protocol_v2 import PreparedRequest, V2Codec
 from serving.modelserver.grpc import codec as grpc_codec
 from serving.modelserver.grpc.codec import CONTENTS, GrpcCodec
 from serving.modelserver.grpc.messages import DESCRIPTIONS, ModelInferRequest, ModelInferResponse
-from serving.modelserver.grpc.wire import MOST_FIELDS, joined, split
+from serving.modelserver.grpc.wire import MAX_FIELDS, joined, split
 
 SHAPES = arrays.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4)
 RAW = 7
@@ -191,7 +191,7 @@ def test_more_elements_than_allowed_are_refused() -> None:
 
 def test_a_large_message_of_many_small_parts_is_refused_before_it_is_decoded() -> None:
     with pytest.raises(TooLarge):
-        split(b"\x2a\x00" * (MOST_FIELDS + 1), RAW, 1 << 30)  # empty inputs
+        split(b"\x2a\x00" * (MAX_FIELDS + 1), RAW, 1 << 30)  # empty inputs
 
 
 @given(st.lists(st.binary(max_size=300), max_size=4), st.text(max_size=20), st.integers(0, 1 << 62))

@@ -15,7 +15,7 @@ from serving.modelserver.base.errors import BadOptions
 from serving.modelserver.base.observability_options import PayloadOptions, PayloadSink, parse_sink
 from serving.modelserver.base.options import parse_options
 from serving.modelserver.observe.payload_event import (
-    LONGEST_ID,
+    MAX_ID_LENGTH,
     REQUEST,
     RESPONSE,
     Origin,
@@ -24,7 +24,7 @@ from serving.modelserver.observe.payload_event import (
     request_id,
 )
 from serving.modelserver.observe.payload_log import PayloadLog
-from serving.modelserver.observe.payload_sender import MOST_BYTES, MOST_EVENTS, PayloadSender
+from serving.modelserver.observe.payload_sender import MAX_BYTES, MAX_EVENTS, PayloadSender
 from tests.serving.modelserver.client import ask, request, tensor
 from tests.serving.modelserver.collector import Collector, Post, collecting
 from tests.serving.modelserver.conftest import Running, Serve
@@ -154,21 +154,21 @@ def sending(collector: Collector) -> PayloadSender:
 def test_what_does_not_fit_into_the_queue_is_dropped_and_the_rest_arrives_in_order(collector: Collector) -> None:
     sender = sending(collector)
     collector.hold()
-    for number in range(MOST_EVENTS + 10):
+    for number in range(MAX_EVENTS + 10):
         sender.offer(PayloadEvent({"ce-id": str(number)}, (b"x",), 1))
         if number == 0:
             assert collector.reached.wait(5)  # on its way, so that it is not in the queue
     assert sender.counts.dropped == 9
     collector.release()
     sender.close(patience=20)
-    assert [post.headers["ce-id"] for post in collector.posts] == [str(number) for number in range(MOST_EVENTS + 1)]
-    assert (sender.counts.sent, sender.counts.failed) == (MOST_EVENTS + 1, 0)
+    assert [post.headers["ce-id"] for post in collector.posts] == [str(number) for number in range(MAX_EVENTS + 1)]
+    assert (sender.counts.sent, sender.counts.failed) == (MAX_EVENTS + 1, 0)
 
 
 def test_what_waits_never_takes_more_memory_than_is_allowed(collector: Collector) -> None:
     sender = sending(collector)
     collector.hold()
-    half = PayloadEvent({}, (bytes(MOST_BYTES // 2),), MOST_BYTES // 2)
+    half = PayloadEvent({}, (bytes(MAX_BYTES // 2),), MAX_BYTES // 2)
     for _ in range(3):
         sender.offer(half)
     assert sender.counts.dropped == 1
@@ -249,7 +249,7 @@ def test_a_request_is_called_what_its_caller_calls_it(headers: list[tuple[bytes,
     assert request_id(headers) == name
 
 
-@pytest.mark.parametrize("headers", [[], [(b"ce-id", b"x" * (LONGEST_ID + 1))]])
+@pytest.mark.parametrize("headers", [[], [(b"ce-id", b"x" * (MAX_ID_LENGTH + 1))]])
 def test_a_request_without_a_name_of_use_gets_one(headers: Sequence[tuple[bytes, bytes]]) -> None:
     names = {request_id(list(headers)) for _ in range(2)}
     assert len(names) == 2 and all(len(name) == 36 for name in names)

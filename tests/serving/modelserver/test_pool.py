@@ -17,7 +17,7 @@ from serving.modelserver.base.limits import ServerLimits
 from serving.modelserver.base.options import LOAD_TOKEN, parse_options
 from serving.modelserver.connections.sockets import Sockets, bind
 from serving.modelserver.execution.workers import Workers
-from serving.modelserver.model_host import LEAST_THREADS
+from serving.modelserver.model_host import MIN_THREADS
 from serving.modelserver.pool.assignment_file import FILE_NAME
 from serving.modelserver.server import ModelServer
 from serving.storage.base.digest import of_bytes
@@ -156,7 +156,7 @@ async def test_a_claimed_model_is_not_warmed_up_and_shows_its_pace_by_its_first_
     await eventually(in_the_loop)
 
 
-@pytest.mark.parametrize(("code", "most"), [(ASYNC, SLOTS), (PLAIN, LEAST_THREADS)])
+@pytest.mark.parametrize(("code", "most"), [(ASYNC, SLOTS), (PLAIN, MIN_THREADS)])
 async def test_a_claimed_model_has_as_many_inside_as_suits_it(
     start: StartMember, tmp_path: Path, code: str, most: int
 ) -> None:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from serving.modelserver.execution.workers import MOST_WAITING, STACK_MEMORY, nesting_limit, stack_for, waiting_threads
+from serving.modelserver.execution.workers import MAX_WAITING, STACK_MEMORY, nesting_limit, stack_for, waiting_threads
 
 MEBIBYTE = 1 << 20
 DECODE = """
@@ -49,7 +49,7 @@ def test_the_recursion_limit_of_a_model_counts(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize(
     ("slots", "stack", "threads"),
-    [(4, MEBIBYTE, 4), (1000, MEBIBYTE, MOST_WAITING), (1000, 4 * MEBIBYTE, 128), (4, 2 * STACK_MEMORY, 1)],
+    [(4, MEBIBYTE, 4), (1000, MEBIBYTE, MAX_WAITING), (1000, 4 * MEBIBYTE, 128), (4, 2 * STACK_MEMORY, 1)],
 )
 def test_threads_are_bounded_by_slots_by_number_and_by_their_room(slots: int, stack: int, threads: int) -> None:
     assert waiting_threads(slots, stack) == threads

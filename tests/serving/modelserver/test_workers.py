@@ -11,7 +11,7 @@ import pytest
 from serving.engines.base.engine import Cancellation
 from serving.modelserver.base.errors import DeadlineExceeded, NotReady
 from serving.modelserver.base.limits import Lease
-from serving.modelserver.execution.workers import MOST_HUNG, HungThreads, Workers
+from serving.modelserver.execution.workers import MAX_HUNG, HungThreads, Workers
 from tests.support.wait import eventually
 
 LATE = DeadlineExceeded("late")
@@ -115,7 +115,7 @@ async def test_what_nobody_waits_for_is_not_begun(workers: Workers) -> None:
 
 async def test_when_too_many_hang_no_more_are_begun_until_they_end(workers: Workers) -> None:
     release = threading.Event()
-    for _ in range(MOST_HUNG):
+    for _ in range(MAX_HUNG):
         await hang(workers, release)
     assert workers.exhausted
     with pytest.raises(NotReady):

@@ -97,7 +97,7 @@ async def test_a_load_call_that_hangs_is_answered_and_what_it_made_in_the_end_is
 async def test_when_too_many_loads_hang_the_server_asks_for_a_restart(
     serve_many: ServeMany, hanging: Path, given_up_at_once: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("serving.modelserver.execution.workers.MOST_HUNG", 2)
+    monkeypatch.setattr("serving.modelserver.execution.workers.MAX_HUNG", 2)
     running = await serve_many("--allow-code", "--load-timeout", "0.1", load=False)
     for name in ("one", "two"):
         assert await live(running)

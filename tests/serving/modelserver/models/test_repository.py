@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from serving.modelserver.base.options import LOAD_TOKEN
-from serving.modelserver.model_host import LEAST_THREADS
+from serving.modelserver.model_host import MIN_THREADS
 from tests.serving.modelserver.client import ask, request
 from tests.serving.modelserver.conftest import Serve
 from tests.serving.modelserver.inside import ASYNC, INSIDE, PLAIN, PYTHON, SLOTS
@@ -180,7 +180,7 @@ async def test_the_data_port_has_no_repository(serve_many: ServeMany) -> None:
 
 async def test_a_model_loaded_anew_has_as_many_inside_as_suits_it(serve_many: ServeMany, tmp_path: Path) -> None:
     running = await serve_many(*PYTHON)
-    for number, (code, most) in enumerate([(ASYNC, SLOTS), (PLAIN, LEAST_THREADS), (ASYNC, SLOTS)]):
+    for number, (code, most) in enumerate([(ASYNC, SLOTS), (PLAIN, MIN_THREADS), (ASYNC, SLOTS)]):
         place = tmp_path / str(number)
         place.mkdir()
         (place / "model.py").write_text(code)
