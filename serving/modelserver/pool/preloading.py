@@ -27,7 +27,7 @@ def modules_for(argv: Sequence[str]) -> tuple[str, ...]:
     """Return the modules to import; see `serving.modelserver.preload`."""
     if "--pool" in argv:  # all modules that a claim may need, so that it imports nothing
         made = _format(_option(argv, "--format") or DEFAULT_POOL_FORMAT, "")
-        server = (*SERVER, *FOR_LOADS)
+        server: tuple[str, ...] = (*SERVER, *FOR_LOADS)
     else:
         made = _format(_option(argv, "--format"), _option(argv, "--storage-uri"))
         server = SERVER

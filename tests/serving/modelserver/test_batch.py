@@ -23,7 +23,7 @@ def call(*, outputs: tuple[str, ...] = ("y",), parameters: Any = None, id: str =
 def kind(one: PreparedRequest) -> Any:
     found = rows_of(one)
     assert found is not None
-    return found.kind
+    return found.key
 
 
 def texts(*items: Any) -> Any:

@@ -160,7 +160,7 @@ def test_what_does_not_fit_into_the_queue_is_dropped_and_the_rest_arrives_in_ord
             assert collector.reached.wait(5)  # on its way, so that it is not in the queue
     assert sender.counts.dropped == 9
     collector.release()
-    sender.close(patience=20)
+    sender.close(timeout=20)
     assert [post.headers["ce-id"] for post in collector.posts] == [str(number) for number in range(MAX_EVENTS + 1)]
     assert (sender.counts.sent, sender.counts.failed) == (MAX_EVENTS + 1, 0)
 
@@ -173,7 +173,7 @@ def test_what_waits_never_takes_more_memory_than_is_allowed(collector: Collector
         sender.offer(half)
     assert sender.counts.dropped == 1
     collector.release()
-    sender.close(patience=20)
+    sender.close(timeout=20)
     assert sender.counts.sent == 2
 
 
@@ -183,7 +183,7 @@ def test_a_connection_that_the_collector_ends_costs_no_event(collector: Collecto
     for number in range(3):
         sender.offer(EVENT)
         assert becomes(lambda: sender.counts.sent == number + 1, SENT_WITHIN)  # noqa: B023 - asked in this turn
-    sender.close(patience=5)
+    sender.close(timeout=5)
     assert [post.body for post in collector.posts] == [b"abcdef"] * 3
 
 
@@ -194,7 +194,7 @@ def test_what_the_collector_refuses_is_counted_and_logged_once(
     sender = sending(collector)
     for _ in range(5):
         sender.offer(EVENT)
-    sender.close(patience=5)
+    sender.close(timeout=5)
     assert sender.counts.failed == 5
     assert [record.getMessage().count("503") for record in caplog.records] == [1]
 
@@ -202,7 +202,7 @@ def test_what_the_collector_refuses_is_counted_and_logged_once(
 def test_a_collector_that_is_not_there_is_counted(caplog: pytest.LogCaptureFixture) -> None:
     sender = PayloadSender(parse_sink("http://127.0.0.1:9/"))
     sender.offer(EVENT)
-    sender.close(patience=5)
+    sender.close(timeout=5)
     assert (sender.counts.failed, "refused" in caplog.text) == (1, True)
 
 
@@ -213,7 +213,7 @@ def test_an_end_does_not_wait_for_ever(collector: Collector, caplog: pytest.LogC
         sender.offer(EVENT)
     assert collector.reached.wait(5)
     start = time.monotonic()
-    sender.close(patience=0.05)
+    sender.close(timeout=0.05)
     assert time.monotonic() - start < 1
     assert "2 events" in caplog.text
     sender.offer(EVENT)
