@@ -169,7 +169,7 @@ class ResponseBackpressure:
     def check(self) -> None:
         """Raise Overloaded when the limit is exceeded."""
         if self._bytes > self._limit:
-            raise Overloaded("clients have not read the responses of earlier requests: try again")
+            raise Overloaded("too much response data is unread: try again")
 
     def add(self, context: Context, response: bytes) -> None:
         """Count a response until its call ends. Small responses are not counted: the call itself takes more memory."""
