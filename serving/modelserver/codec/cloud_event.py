@@ -16,6 +16,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
 
+from clusters.base.sizes import format_size
 from serving.modelserver.base.errors import BadRequest, UnsupportedType
 from serving.modelserver.base.headers import Headers, media_type
 from serving.modelserver.codec.content_router import EVENT_TYPES, PREFIX
@@ -114,7 +115,7 @@ def _faults(attributes: Mapping[str, str]) -> Iterator[str]:
         if not _NAME.fullmatch(name):
             yield "an attribute's name has characters other than a-z and 0-9"
         elif len(value) > MAX_ATTRIBUTE_SIZE or _CONTROL.search(value) or len(_quoted(value)) > MAX_ATTRIBUTE_SIZE:
-            yield f"{name[:_MAX_QUOTED]} has control characters, or more than {MAX_ATTRIBUTE_SIZE} bytes as a header"
+            yield f"{name[:_MAX_QUOTED]} has control characters, or more than {format_size(MAX_ATTRIBUTE_SIZE)} as a header"
     if attributes.get("source") and not _URI_REFERENCE.fullmatch(attributes["source"]):
         yield "source is not a URI reference"
     if "time" in attributes:
