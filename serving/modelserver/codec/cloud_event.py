@@ -115,7 +115,8 @@ def _faults(attributes: Mapping[str, str]) -> Iterator[str]:
         if not _NAME.fullmatch(name):
             yield "an attribute's name has characters other than a-z and 0-9"
         elif len(value) > MAX_ATTRIBUTE_SIZE or _CONTROL.search(value) or len(_quoted(value)) > MAX_ATTRIBUTE_SIZE:
-            yield f"{name[:_MAX_QUOTED]} has control characters, or more than {format_size(MAX_ATTRIBUTE_SIZE)} as a header"
+            limit = format_size(MAX_ATTRIBUTE_SIZE)
+            yield f"{name[:_MAX_QUOTED]} has control characters, or more than {limit} as a header"
     if attributes.get("source") and not _URI_REFERENCE.fullmatch(attributes["source"]):
         yield "source is not a URI reference"
     if "time" in attributes:
