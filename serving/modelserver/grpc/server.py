@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from clusters.net.authority import authority
@@ -18,6 +16,7 @@ from serving.modelserver.endpoints.pending_requests import PendingRequests
 from serving.modelserver.execution.inference import Inference
 from serving.modelserver.execution.lifecycle import ModelLifecycle
 from serving.modelserver.execution.target import InferenceTarget
+from serving.modelserver.grpc.background import batch_threads
 from serving.modelserver.grpc.flow_control import MessageReceiver, ResponseBackpressure
 from serving.modelserver.grpc.library import grpc
 from serving.modelserver.grpc.service import CallMetrics, InferenceService, ModelDirectory
@@ -95,26 +94,6 @@ class GrpcServer:
     async def close(self, within: float = MAX_CLOSE_SECONDS) -> None:
         """Stop listening, and return when calls in flight have ended, or after `within` seconds."""
         await self._server.stop(within)
-
-
-@contextlib.contextmanager
-def batch_threads() -> Iterator[None]:
-    """Schedule threads that start meanwhile, and their children, as batch threads (sched(7), SCHED_BATCH).
-
-    gRPC's core wakes a thread for each step of a call. Each of them would preempt the event loop during an inference:
-    eight context switches for one call on a single core. Batch threads wait until the loop is idle, and need no
-    privilege. Does nothing where the system does not support them.
-    """
-    try:
-        before = os.sched_getscheduler(0), os.sched_getparam(0)
-        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-    except (AttributeError, OSError):  # not Linux, or a sandbox forbids it
-        yield
-        return
-    try:
-        yield
-    finally:
-        os.sched_setscheduler(0, *before)
 
 
 _UNCOMPRESSED: Final = 1

@@ -2,7 +2,7 @@
 
 Models are loaded one after the other, each holding `lock`. The memory of a model is measured as the growth of the
 process, and two models that load at once might fit each but not together. The holder of the lock makes room first
-(`eviction`): by the size of the files, or by the memory that the model took the last time, and again by its measured
+(`room`): by the size of the files, or by the memory that the model took the last time, and again by its measured
 memory before it is served. A load has a time limit; a thread that hangs in it is left running.
 """
 
@@ -23,9 +23,9 @@ from serving.modelserver.execution.loading import artifact_size
 from serving.modelserver.execution.memory import resident_bytes, trim_allocator
 from serving.modelserver.execution.workers import Job, Workers
 from serving.modelserver.model_host import ModelHost
-from serving.modelserver.models.eviction import EvictionCandidate, InsufficientMemory, choose_evictions
 from serving.modelserver.models.loaded_revision import LoadedRevision
 from serving.modelserver.models.repository_model import RepositoryModel
+from serving.modelserver.models.room import EvictionCandidate, InsufficientMemory, choose_evictions
 from serving.modelserver.pool.prewarm import prewarm_format
 from serving.storage.base.artifact import Artifact
 

@@ -26,10 +26,10 @@ from serving.modelserver.execution.lifecycle import ModelLifecycle
 from serving.modelserver.execution.target import InferenceTarget, unknown_model
 from serving.modelserver.execution.workers import Workers
 from serving.modelserver.model_host import ServerContext
-from serving.modelserver.models.eviction import InsufficientMemory
 from serving.modelserver.models.folder import FIRST, find_model, models_in, revision_of
 from serving.modelserver.models.loader import MemoryGauge, ModelLoader
 from serving.modelserver.models.repository_model import RepositoryModel
+from serving.modelserver.models.room import InsufficientMemory
 from serving.modelserver.models.routing import ModelRouter
 from serving.modelserver.ports import Ports
 from serving.storage.base.artifact import Artifact

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from serving.modelserver.models.eviction import EvictionCandidate, InsufficientMemory, choose_evictions
+from serving.modelserver.models.room import EvictionCandidate, InsufficientMemory, choose_evictions
 
 IDLE, BUSY = False, True
 
