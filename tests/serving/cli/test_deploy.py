@@ -388,7 +388,7 @@ async def test_a_format_and_a_secret_are_named(served: Served) -> None:
     ("options", "words"),
     [
         (["--uri", "s3://Models/lines"], ["spec.storageUri", "s3://BUCKET/PATH"]),
-        (["--uri", "pvc://models/lines"], ["spec.storageUri", "no volume claims", "file://"]),
+        (["--uri", "pvc://models/lines"], ["spec.storageUri", "no PersistentVolumeClaims", "file://"]),
         (["--uri", ARTIFACT, "--format", "onx"], ["spec.modelFormat", "must be one of onnx, sklearn"]),
         (["--uri", ARTIFACT, "--format", "pickle"], ["spec.modelFormat", "--label knodel.dev/allow-code=true"]),
         (["--uri", ARTIFACT, "--secret", "A"], ["spec.storage.secretRef.name"]),
