@@ -20,7 +20,7 @@ A message names the thing, the value and the remedy, on one line.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
 class KnodelError(Exception):
@@ -109,6 +109,25 @@ class Unavailable(ClusterError):
     def __init__(self, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+
+
+_STATUS_ERRORS: Final[tuple[tuple[type[ClusterError], tuple[str, ...], tuple[int, ...]], ...]] = (
+    (NotFound, ("NotFound",), (404, 405)),
+    (AlreadyExists, ("AlreadyExists",), ()),
+    (Conflict, ("Conflict",), (409,)),
+    (Invalid, ("Invalid", "BadRequest", "RequestEntityTooLarge", "UnsupportedMediaType"), (400, 413, 415, 422)),
+    (Forbidden, ("Forbidden", "Unauthorized"), (401, 403)),
+    (Gone, ("Gone", "Expired"), (410,)),
+    (Unavailable, ("ServiceUnavailable", "TooManyRequests", "ServerTimeout", "Timeout"), (429, 502, 503, 504)),
+)
+"""Error class, with the reasons and codes of a Kubernetes `Status` that mean it."""
+
+
+def error_class(reason: str = "", code: int = 0) -> type[ClusterError]:
+    """Return the class for the reason of a Kubernetes `Status`, else for its code, else ClusterError. Pure."""
+    by_reason = (error for error, reasons, _ in _STATUS_ERRORS if reason in reasons)
+    by_code = (error for error, _, codes in _STATUS_ERRORS if code in codes)
+    return next(by_reason, None) or next(by_code, ClusterError)
 
 
 class AddressInUse(KnodelError):

@@ -18,6 +18,7 @@ from clusters.base.errors import (
     Invalid,
     NotFound,
     Unavailable,
+    error_class,
 )  # fmt: skip
 from clusters.kubernetes.refusals import (
     field_errors,
@@ -41,12 +42,15 @@ class PatchRefused(Invalid):
 
 def translate(what: str, status: ApiStatus, retry_after: float | None = None) -> ClusterError:
     """Return the error for a Status. `what` names the object; `retry_after` (s) is the Retry-After header."""
-    by_reason = _BY_REASON.get(status.reason)
-    if by_reason is None and is_wrong_request(status.message):
-        by_reason = _invalid  # the API server sends it with code 500 and without a reason
-    if by_reason is None and is_webhook_down(status.message):
-        by_reason = _unavailable
-    translation = by_reason or _BY_CODE.get(status.code, _other)
+    found = error_class(status.reason)
+    if found is ClusterError and is_wrong_request(status.message):
+        found = Invalid  # the API server sends it with code 500 and without a reason
+    if found is ClusterError and is_webhook_down(status.message):
+        found = Unavailable
+    if found is ClusterError:
+        found = error_class(code=status.code)
+    is_unauthorized = status.reason == "Unauthorized" or (found is Forbidden and status.code == 401)
+    translation = _unauthorized if is_unauthorized else _TRANSLATIONS.get(found, _other)
     return translation(what, status, retry_after or status.retry_after)
 
 
@@ -125,27 +129,12 @@ def _owner(message: str) -> str:
     return found.group(1) if found else "another manager"
 
 
-Translation = Callable[[str, ApiStatus, float | None], ClusterError]
-
-_BY_REASON: Mapping[str, Translation] = {
-    "NotFound": _not_found,
-    "AlreadyExists": _already_exists,
-    "Conflict": _conflict,
-    "Invalid": _invalid,
-    "BadRequest": _invalid,
-    "RequestEntityTooLarge": _invalid,
-    "UnsupportedMediaType": _invalid,
-    "Forbidden": _forbidden,
-    "Unauthorized": _unauthorized,
-    "Gone": _gone,
-    "Expired": _gone,
-    "TooManyRequests": _unavailable,
-    "ServiceUnavailable": _unavailable,
-    "ServerTimeout": _unavailable,
-    "Timeout": _unavailable,
+_TRANSLATIONS: Mapping[type[ClusterError], Callable[[str, ApiStatus, float | None], ClusterError]] = {
+    NotFound: _not_found,
+    AlreadyExists: _already_exists,
+    Conflict: _conflict,
+    Invalid: _invalid,
+    Forbidden: _forbidden,
+    Gone: _gone,
+    Unavailable: _unavailable,
 }
-_BY_CODE: Mapping[int, Translation] = {
-    400: _invalid, 401: _unauthorized, 403: _forbidden, 404: _not_found, 405: _not_found, 409: _conflict, 410: _gone,
-    413: _invalid, 415: _invalid, 422: _invalid, 429: _unavailable, 502: _unavailable, 503: _unavailable,
-    504: _unavailable,
-}  # fmt: skip

@@ -1,1 +1,1 @@
-"""The `knodel` command: one file per verb, one thin client, one writer to stdout."""
+"""The `knodel` command: one module per verb, a thin API client, and one class for output."""

@@ -1,8 +1,8 @@
 """Addresses of models as the command prints them.
 
-A model's host, `NAME.NAMESPACE.localhost`, resolves in browsers and in curl, but not in Python or on Debian. The
-gateway of one machine therefore takes the model in the path as well, and the command prints that address first. On
-Kubernetes the ingress is not ours and has no path form: there the address in the Model's status is the only one.
+The host name of a model, `NAME.NAMESPACE.localhost`, resolves in browsers and in curl, but not in Python or on Debian.
+The gateway of a platform therefore also routes by path, and the command prints that address first. The ingress of a
+Kubernetes cluster has no such path: only the address in the Model's status is printed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ JSON_HEADER = "Content-Type: application/json"
 
 
 def path_address(gateway: tuple[str, int], namespace: str, name: str, tag: str = "") -> str:
-    """Return the base URL of a model's path form, whatever names resolve. Pure.
+    """Return the base URL of a model by path, which works without name resolution. Pure.
 
     Example:
         >>> path_address(("127.0.0.1", 8080), "team", "iris", "blue")
@@ -31,14 +31,14 @@ def path_address(gateway: tuple[str, int], namespace: str, name: str, tag: str =
 
 
 def gateway_of(session: Session) -> tuple[str, int] | None:
-    """Return host and port of the gateway that has the path form, None on Kubernetes. Raises CommandError."""
+    """Return host and port of the platform's gateway, which routes by path; None on Kubernetes. Raises CommandError."""
     return None if session.kube else session.platform().gateway
 
 
 def address_of(gateway: tuple[str, int] | None, model: Object, tag: str = "") -> str:
-    """Return the base URL that reaches the model by its split, or the version with `tag`; empty before it has one.
+    """Return the base URL of the model, or of its version with `tag`; empty while there is none.
 
-    `gateway` is the one of `gateway_of`.
+    `gateway` is the result of `gateway_of`.
     """
     status = model.get("status") or {}
     tagged = (one.get("url", "") for one in status.get("traffic") or () if one.get("tag") == tag)
@@ -49,20 +49,20 @@ def address_of(gateway: tuple[str, int] | None, model: Object, tag: str = "") ->
 
 
 def is_local(url: str) -> bool:
-    """Whether only clients inside the cluster reach the address. Pure."""
+    """Return whether only clients inside the cluster can reach the address. Pure."""
     return (urlsplit(url).hostname or "").endswith(CLUSTER_LOCAL)
 
 
 def curl(url: str, body: str = "") -> str:
-    """Return a command line that sends a GET, or a POST with a JSON `body`, ready to paste into a shell. Pure."""
+    """Return a curl command for a GET, or for a POST with a JSON `body`, quoted for a shell. Pure."""
     words: Iterable[str] = ("curl", url, "-H", JSON_HEADER, "-d", body) if body else ("curl", url)
     return shlex.join(words)
 
 
 def address_lines(session: Session, model: Object, example: str = "") -> list[tuple[str, str]]:
-    """Return what a person needs to call the model, as pairs of a label and a text; none before it has an address.
+    """Return (label, text) pairs with the addresses of the model and an example call; none while it has no address.
 
-    `example`: the body of an inference request; without one the curl line reads the model's metadata.
+    The example sends the inference request `example`; without one it reads the model's metadata.
     """
     gateway = gateway_of(session)
     name, url = name_of(model), address_of(gateway, model)
@@ -75,7 +75,8 @@ def address_lines(session: Session, model: Object, example: str = "") -> list[tu
             place = f"{share.get('revision')}, {share.get('percent') or 0} % of the traffic"
             lines.append((f"Tag {tag}", f"{address_of(gateway, model, tag)} ({place})"))
     if url != host:
-        lines.append(("Host URL", f"{host} (where names below {_domain(host)} resolve, as in browsers and curl)"))
+        domain = (urlsplit(host).hostname or "").rpartition(".")[2]
+        lines.append(("Host URL", f"{host} (where names below {domain} resolve, as in browsers and curl)"))
     if not is_local(url):
         metadata = f"{url}/v2/models/{name}"
         lines.append(("Example", curl(f"{metadata}/infer", example) if example else curl(metadata)))
@@ -83,7 +84,7 @@ def address_lines(session: Session, model: Object, example: str = "") -> list[tu
 
 
 def aligned(pairs: Sequence[tuple[str, str]], least: int = 0) -> list[str]:
-    """Return a line for each label and text; the texts are below each other, after `least` characters at least. Pure.
+    """Return a line for each label and text, with the texts aligned in one column, at `least` or later. Pure.
 
     Example:
         >>> aligned([("URL", "http://a"), ("Tag blue", "http://b")])
@@ -94,10 +95,6 @@ def aligned(pairs: Sequence[tuple[str, str]], least: int = 0) -> list[str]:
 
 
 def reachable_host(host: str) -> str:
-    """Return a URL's host that connects: a server that listens on every address is reached by the loopback one."""
+    """Return a host for URLs: the loopback address for a server that listens on all addresses."""
     reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
     return url_host(reachable)
-
-
-def _domain(url: str) -> str:
-    return (urlsplit(url).hostname or "").rpartition(".")[2]

@@ -1,4 +1,7 @@
-"""Read, change, write: never over somebody else's change of the spec, however often the status moves meanwhile."""
+"""Read, modify and write an object with optimistic concurrency: retry when only its status changed meanwhile.
+
+A concurrent change of the spec is a Conflict, so that no other client's change is overwritten.
+"""
 
 from __future__ import annotations
 
@@ -22,19 +25,21 @@ from clusters.base.objects import (
 from serving.cli.admission import check_change, check_new
 from serving.cli.client.client import Client
 
-ATTEMPTS = 50  # status writes between a read and its write are rare; this many in a row means something else is wrong
+ATTEMPTS = 50  # a status write between a read and its write is rare; this many in a row have another cause
 
 AGAIN = "run the command again"
-NAMED = ("spec", "metadata")  # the parts of an object that a person writes
-WORDS: Mapping[Kind, str] = MappingProxyType({MODEL: "model", WARM_POOL: "warm pool", EVENT_SOURCE: "event source"})
-"""The kinds that people write, in their words."""
+USER_PARTS = ("spec", "metadata")  # the parts of an object that users write
+KIND_NAMES: Mapping[Kind, str] = MappingProxyType(
+    {MODEL: "model", WARM_POOL: "warm pool", EVENT_SOURCE: "event source"}
+)
+"""The kinds that users write, with their names in messages."""
 
 Patch = dict[str, Any]
 PatchOf = Callable[[Object], Patch]
 
 
 def change_model(client: Client, name: str, namespace: str, patch_of: PatchOf, *, dry_run: bool = False) -> Object:
-    """Apply the merge patch that `patch_of` makes of the Model as it stands; returns the Model after it.
+    """Apply the merge patch that `patch_of` returns for the current Model, and return the patched Model.
 
     Raises NotFound, Invalid, and Conflict when the spec changed between the first read and the write.
     """
@@ -44,7 +49,7 @@ def change_model(client: Client, name: str, namespace: str, patch_of: PatchOf, *
 def change_object(
     client: Client, kind: Kind, name: str, namespace: str, patch_of: PatchOf, *, dry_run: bool = False
 ) -> Object:
-    """`change_model` for any kind that people write."""
+    """Do as `change_model`, for any kind of `KIND_NAMES`."""
     seen: int | None = None
     for _ in range(ATTEMPTS):
         obj = client.get(kind, name, namespace)
@@ -52,38 +57,38 @@ def change_object(
             break
         seen = generation_of(obj)
         patch = patch_of(obj)
-        if kind is MODEL and not client.checks_models:
+        if kind is MODEL and not client.validates_models:
             check_change(client, obj, patch)
         metadata = {**patch.get("metadata", {}), "resourceVersion": version_of(obj)}
         try:
             return client.merge(kind, name, namespace, {**patch, "metadata": metadata}, dry_run)
         except Conflict:
-            continue  # most often only the status moved
-    raise Conflict(f"{WORDS[kind]} {name} was changed by another client meanwhile: {AGAIN}")
+            continue  # usually only the status has changed
+    raise Conflict(f"{KIND_NAMES[kind]} {name} was changed by another client meanwhile: {AGAIN}")
 
 
 def store_model(client: Client, model: Object, *, dry_run: bool = False) -> Object:
-    """Create the Model, or change the fields that `model` names; returns it as it is stored.
+    """Create the Model, or merge the fields of `model` into the existing one; return the stored Model.
 
-    Raises as `change_model`; NotFound only when there is no such namespace.
+    Raises the errors of `change_model`; NotFound only when the namespace does not exist.
     """
     return store_object(client, MODEL, model, dry_run=dry_run)
 
 
 def store_object(client: Client, kind: Kind, obj: Object, *, dry_run: bool = False) -> Object:
-    """`store_model` for any kind that people write."""
+    """Do as `store_model`, for any kind of `KIND_NAMES`."""
     name, namespace = name_of(obj), namespace_of(obj)
-    patch = {part: obj[part] for part in NAMED if part in obj}
+    patch = {part: obj[part] for part in USER_PARTS if part in obj}
     try:
         return change_object(client, kind, name, namespace, lambda _: patch, dry_run=dry_run)
     except NotFound:
-        spec = {} if obj.get("spec") is None else obj["spec"]  # what is no mapping is the cluster's to refuse
+        spec = {} if obj.get("spec") is None else obj["spec"]  # the cluster refuses a spec that is not a mapping
         made = {**obj, "spec": without_nulls(spec) if isinstance(spec, dict) else spec}
         return _create(client, kind, made, dry_run)
 
 
 def without_nulls(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """What a merge patch with these fields makes of nothing."""
+    """Return the fields without null values: the result of a merge patch on an empty object."""
     return {
         name: without_nulls(value) if isinstance(value, dict) else value
         for name, value in fields.items()
@@ -118,9 +123,9 @@ def _differences(path: str, old: Any, new: Any) -> list[str]:
 
 def _create(client: Client, kind: Kind, obj: Object, dry_run: bool) -> Object:
     name, namespace = name_of(obj), namespace_of(obj)
-    if kind is MODEL and not client.checks_models:
+    if kind is MODEL and not client.validates_models:
         check_new(client, obj)
     try:
         return client.create(kind, obj, namespace, dry_run=dry_run)
     except AlreadyExists as error:
-        raise Conflict(f"{WORDS[kind]} {name} was created by another client meanwhile: {AGAIN}") from error
+        raise Conflict(f"{KIND_NAMES[kind]} {name} was created by another client meanwhile: {AGAIN}") from error

@@ -1,4 +1,4 @@
-"""The options that verbs share (`-n`, `-o`, `--state`, `--kube-context`), and the client and printer they lead to."""
+"""The options that verbs share (`-n`, `-o`, `--state`, `--kube-context`), with the client and printer for them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from clusters.base.names import dns_label_fault
 from clusters.base.objects import NAMESPACE
 from serving.cli.base.errors import UsageError
 from serving.cli.base.output import FORMATS, Output
-from serving.cli.client.client import LEAST_TIMEOUT, TIMEOUT, Client
+from serving.cli.client.client import MIN_TIMEOUT, TIMEOUT, Client
 from serving.cli.client.state import Platform, state_folder, version_skew
 
 if TYPE_CHECKING:
@@ -30,38 +30,36 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 CONTEXT_VARIABLE = "KNODEL_KUBE_CONTEXT"
 NO_FOLDER = Path("/nonexistent")
-"""The state folder of verbs that use none: they work without a home folder."""
+"""Placeholder state folder of verbs that need none, so that they work without a home folder."""
 DEFAULT_NAMESPACE = "default"
 Place = Literal["machine", "cluster", "either", "nowhere"]
-"""Where a verb works: on the platform of this machine, on a Kubernetes cluster, on the one that the caller names, or
-without any."""
+"""Where a verb acts: on the platform of this machine, on a Kubernetes cluster, on either of them, or on neither."""
 Example = tuple[str, str]
-"""What a command does, and the command."""
+"""An example in the help of a verb: (purpose, command line)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One invocation: where it acts (a context of a kubeconfig, else a state folder), in which namespace, and how it
-    prints."""
+    """The settings of one invocation: its cluster (a kubeconfig context or a state folder), namespace and printer."""
 
     state: Path
     namespace: str
     output: Output
     kube: KubeContext | None = None
-    bound: bool = False
-    """Whether the caller named the namespace: objects of a file must be of it then."""
+    namespace_given: bool = False
+    """Whether the caller named the namespace; objects in a file must then be in it."""
 
     def platform(self) -> Platform:
-        """The running platform. Raises CommandError when there is none."""
+        """Return the running platform. Raises CommandError when none runs."""
         return Platform.find(self.state)
 
-    def client(self, patience: float = TIMEOUT) -> Client:
-        """A client of the cluster or the platform, for a command that is to take no longer than `patience` seconds.
+    def client(self, timeout: float = TIMEOUT) -> Client:
+        """Return a client of the cluster or the platform, for a command that may take `timeout` seconds in all.
 
-        Raises CommandError when there is no platform, or no credentials for the cluster.
+        Raises CommandError when no platform runs, or when the context has no usable credentials.
         """
         server = self.kube.connect() if self.kube else self.platform()
-        return Client(server, min(TIMEOUT, max(LEAST_TIMEOUT, patience)))
+        return Client(server, min(TIMEOUT, max(MIN_TIMEOUT, timeout)))
 
 
 def verb(
@@ -73,10 +71,10 @@ def verb(
     examples: Sequence[Example] = (),
     **settings: Any,
 ) -> Callable[[Callable[..., Any]], click.Command]:
-    """Return a decorator that makes a click command of a function, which gets a `Session` first.
+    """Return a decorator that turns a function into a click command; its first argument is the `Session`.
 
-    The command takes the options of its `place`, `-n` when it is `namespaced`, and `-o` when it `prints` objects or a
-    table. Its help ends with the `examples`.
+    The command takes the options of its `place`, `-n` if `namespaced`, and `-o` if it `prints` objects or a table.
+    Its help ends with the `examples`.
     """
 
     def decorate(function: Callable[..., Any]) -> click.Command:
@@ -89,12 +87,10 @@ def verb(
             named = kube_context if kube_context is not None else group_context(click.get_current_context())
             is_local = place in ("machine", "nowhere")
             if is_local and named is not None:
-                raise UsageError(f"`knodel {name}` acts on this machine: leave --kube-context out")
+                raise UsageError(f"`knodel {name}` acts on this machine: omit --kube-context")
             kube = None if is_local else find_context(state, named)
             if kube is None and place == "cluster":
-                raise UsageError(
-                    f"which cluster? `knodel {name} --kube-context NAME` names a context of the kubeconfig"
-                )
+                raise UsageError(f"no cluster is given: use `knodel {name} --kube-context NAME`")
             chosen = namespace if namespace is not None else kube.namespace if kube else DEFAULT_NAMESPACE
             if fault := dns_label_fault(chosen):
                 raise UsageError(f"--namespace: {fault}")
@@ -102,69 +98,74 @@ def verb(
             places = {"--namespace": namespace, "--state": state, "--kube-context": named}
             options = {option: value for option, value in places.items() if value is not None}
             click.get_current_context().ensure_object(dict).update(options)
-            with _naming_skew(None if kube or place == "nowhere" else folder):
+            with _noting_version_skew(None if kube or place == "nowhere" else folder):
                 printer = Output(output, options)
                 return function(Session(folder, chosen, printer, kube, namespace is not None), **arguments)
 
         wrapped: Any = run
         for option in _options(place, namespaced, prints):
             wrapped = option(wrapped)
-        command: Callable[[Callable[..., Any]], click.Command] = click.command(
-            name, epilog=_epilog(examples), **settings
-        )
+        lines = [line for purpose, line in examples for line in (f"  # {purpose}", f"  {line}")]
+        epilog = "\n".join(["\b", "Examples:", *lines]) if examples else None  # \b keeps click from wrapping the lines
+        command: Callable[[Callable[..., Any]], click.Command] = click.command(name, epilog=epilog, **settings)
         return command(wrapped)
 
     return decorate
 
 
 def _check_no_empty_option(context: click.Context) -> None:
-    """Raise UsageError for an option with an empty value: most often a variable of the shell that is not set."""
+    """Raise UsageError for an option with an empty value: usually a shell variable that is not set."""
     for option in context.command.params:
         value = context.params.get(option.name or "")
         if isinstance(option, click.Option) and (value == "" or (isinstance(value, tuple) and "" in value)):
             flag = max(option.opts, key=len)
             if context.get_parameter_source(option.name or "") == ParameterSource.COMMANDLINE:
-                raise UsageError(f"{flag} is empty: give it a value, or leave it out")
+                raise UsageError(f"{flag} is empty: give a value, or omit the option")
 
 
 def find_context(state: str | None, named: str | None) -> KubeContext | None:
-    """The context that `--kube-context` names, else KNODEL_KUBE_CONTEXT; None: the platform of this machine.
+    """Return the context of `--kube-context`, else of KNODEL_KUBE_CONTEXT; None for the platform of this machine.
 
-    Raises UsageError when there is no such context, or a state folder is named too.
+    Raises UsageError when the kubeconfig has no such context, or when `state` is given too.
     """
     if state is not None and named is not None:
-        raise UsageError("--state is a platform of this machine, --kube-context a cluster: give one of them")
+        raise UsageError("--state selects a platform of this machine, --kube-context a cluster: give only one of them")
     if named == "":
-        raise UsageError("--kube-context is empty: name a context of your kubeconfig")
+        raise UsageError("--kube-context is empty: give the name of a context in your kubeconfig")
     chosen = named or (os.environ.get(CONTEXT_VARIABLE) if state is None else None)
     if not chosen:
         return None
-    from serving.cli.client.kubeconfig import KubeContext  # imports what only clusters need
+    from serving.cli.client.kubeconfig import KubeContext  # heavy; only clusters need it
 
     return KubeContext.find(chosen)
 
 
 def group_context(context: click.Context) -> str | None:
-    """What `knodel --kube-context NAME VERB` names."""
+    """Return the value of `--kube-context` before the verb, as in `knodel --kube-context NAME list`, else None."""
     found = context.find_root().params.get("kube_context") if context.parent else None
     return str(found) if found is not None else None
 
 
-def every_namespace(function: F) -> F:
-    """Add `-A`: all namespaces."""
+def all_namespaces_option(function: F) -> F:
+    """Add the option `-A`."""
     return click.option("-A", "--all-namespaces", is_flag=True, help="List objects of all namespaces.")(function)
 
 
 def managed_fields_option(function: F) -> F:
-    """Add `--show-managed-fields`."""
+    """Add the option `--show-managed-fields`."""
     return click.option("--show-managed-fields", is_flag=True, help="Keep metadata.managedFields in JSON and YAML.")(
         function
     )
 
 
+def timeout_option(default: str, help: str = "Maximum time to wait.") -> Callable[[F], F]:
+    """Add the option `--timeout DURATION`."""
+    return click.option("--timeout", metavar="DURATION", default=default, show_default=True, help=help)
+
+
 @contextmanager
-def _naming_skew(state: Path | None) -> Iterator[None]:
-    """A failure on a platform of another version says so: it may be the cause."""
+def _noting_version_skew(state: Path | None) -> Iterator[None]:
+    """Add a note to an error when command and platform have different versions, as that may be the cause."""
     try:
         yield
     except KnodelError as error:
@@ -173,15 +174,8 @@ def _naming_skew(state: Path | None) -> Iterator[None]:
         raise
 
 
-def _epilog(examples: Sequence[Example]) -> str | None:
-    if not examples:
-        return None
-    lines = [line for purpose, command in examples for line in (f"  # {purpose}", f"  {command}")]
-    return "\n".join(["\b", "Examples:", *lines])  # \b keeps the lines as they are
-
-
 def _options(place: Place, namespaced: bool, prints: bool) -> list[Callable[[Any], Any]]:
-    """In the reverse of the order in which help shows them."""
+    """Return the options, last one of the help first."""
     context = click.option(
         "--kube-context", metavar="NAME", shell_complete=_contexts,
         help=f"Act on the cluster of this kubeconfig context [{CONTEXT_VARIABLE}].",
@@ -191,29 +185,33 @@ def _options(place: Place, namespaced: bool, prints: bool) -> list[Callable[[Any
     )
     output = click.option(
         "-o", "--output", type=click.Choice(FORMATS), default=FORMATS[0],
-        help="Output format; wide shows every column and cuts no cell.",
+        help="Output format; wide prints all columns without truncation.",
     )  # fmt: skip
     namespace = click.option(
-        "-n", "--namespace", shell_complete=_namespaces, help="Namespace [the context's, else default]."
+        "-n",
+        "--namespace",
+        metavar="NAME",
+        shell_complete=_namespaces,
+        help="Namespace [that of the context, else default].",
     )
     places = {"machine": [state], "cluster": [context], "either": [context, state], "nowhere": []}
     return [*places[place], *([output] if prints else []), *([namespace] if namespaced else [])]
 
 
 def _folders(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from click.shell_completion import CompletionItem  # 3 ms that other calls save
+    from click.shell_completion import CompletionItem  # takes 3 ms; only completion pays
 
     return [CompletionItem(incomplete, type="dir")]
 
 
 def _namespaces(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    from serving.cli.names import names_of  # it imports this module
+    from serving.cli.names import names_of  # that module imports this one
 
     return names_of(NAMESPACE, context, incomplete)
 
 
 def _contexts(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
-    """Names of contexts that begin so; none without a kubeconfig, as an error would spoil the line being typed."""
+    """Return the context names with this prefix; none without a kubeconfig, as completion must not print errors."""
     from serving.cli.client.kubeconfig import contexts_of
 
     try:

@@ -1,4 +1,4 @@
-"""The option `-d JSON|@FILE`: read its bytes within a bound, and check that they are JSON."""
+"""Read the value of the option `-d JSON|@FILE`, up to a size limit, and check that it is JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from serving.cli.base.errors import UsageError
 from serving.types.input_files import open_input
 
 LARGEST = 256 * 1024 * 1024
-"""Bytes; more than a gateway takes by default, so that an endless stream ends before it fills the memory."""
+"""Bytes; above the default limit of the gateway. Keeps an endless stream from filling the memory."""
 STDIN = "@-"
 
 
@@ -27,17 +27,17 @@ def read_data(data: str) -> bytes:
         else:
             content = data.encode()
     except OSError as error:
-        raise UsageError(f"--data {data}: cannot be read ({error.strerror})") from error
+        raise UsageError(f"--data {data} cannot be read ({error.strerror})") from error
     except UnicodeEncodeError as error:
-        raise UsageError("--data is not UTF-8 text: give JSON, or @FILE for a file with it") from error
+        raise UsageError("--data is not UTF-8 text: give JSON, or @FILE for a file with JSON") from error
     if len(content) > LARGEST:
-        raise UsageError(f"--data {data}: is larger than {format_size(LARGEST)}: send a smaller request")
+        raise UsageError(f"--data {data} is larger than {format_size(LARGEST)}: send a smaller request")
     return content
 
 
 def parse_data(content: bytes) -> Any:
-    """Return the JSON value. Raises UsageError."""
+    """Parse JSON. Raises UsageError."""
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"--data is not JSON ({error}): give a value, or @FILE for a file with one") from error
+        raise UsageError(f"--data is not JSON ({error}): give JSON, or @FILE for a file with JSON") from error

@@ -1,25 +1,27 @@
-"""An example request of a model: from its OpenAPI document, which shows its `example.json`, else zeros."""
+"""Build an example request for a model: its `example.json` from its OpenAPI document, else zeros."""
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from clusters.base.errors import NotFound
 from serving.cli.base.errors import CommandError
 from serving.cli.client.http import exchange
-from serving.cli.ingress import Entrance
+from serving.cli.ingress import IngressTarget
 
-MOST_ELEMENTS = 1 << 20  # of zeros; larger inputs take a request of the caller's own
-_FLOATS = frozenset({"BF16", "FP16", "FP32", "FP64"})
+MAX_ELEMENTS = 1 << 20  # zeros in a request; for larger inputs callers must write their own
+_ZEROS: Mapping[str, Any] = {"BYTES": "", "BOOL": False} | dict.fromkeys(("BF16", "FP16", "FP32", "FP64"), 0.0)
+"""The zero of each data type; 0 for the others."""
 
 
-def example_request(entrance: Entrance, name: str, timeout: float) -> str:
-    """Return an inference request of the model NAME as JSON in ASCII on one line.
+def example_request(entrance: IngressTarget, name: str, timeout: float) -> str:
+    """Return an inference request for the model `name`, as JSON in ASCII on one line.
 
-    It is the model's own `example.json`, or zeros of the shapes in its metadata. Raises Unreachable, NotFound for a
-    model that is not there, CommandError when there is no example.
+    It is the model's `example.json`, or zeros with the shapes of its metadata. Raises Unreachable, NotFound when the
+    model does not exist, CommandError when there is no example.
     """
     page = _read(entrance, name, "/openapi.json", timeout)
     try:
@@ -28,16 +30,14 @@ def example_request(entrance: Entrance, name: str, timeout: float) -> str:
         content = {}
     found = content.get("example") or zeros(_read(entrance, name, f"/v2/models/{name}", timeout))
     if not isinstance(found, dict):
-        raise CommandError(
-            f"model {name} gives no example request: `knodel predict {name} -d @FILE` sends one of yours"
-        )
+        raise CommandError(f"model {name} has no example request: `knodel predict {name} -d @FILE` sends your own")
     return json.dumps(found)
 
 
 def zeros(metadata: Any) -> dict[str, Any] | None:
-    """Return a request of zeros for a model's metadata, with size 1 where a size varies. Pure.
+    """Return a request of zeros for the inputs in a model's metadata, with size 1 for variable dimensions. Pure.
 
-    None for metadata that is not understood, or for more than `MOST_ELEMENTS` elements.
+    Return None for invalid metadata, or for more than `MAX_ELEMENTS` elements.
     """
     try:
         inputs = [
@@ -50,34 +50,28 @@ def zeros(metadata: Any) -> dict[str, Any] | None:
         ]
     except (KeyError, TypeError, ValueError):
         return None
-    if sum(math.prod(shape) for _, _, shape in inputs) > MOST_ELEMENTS:
+    if sum(math.prod(shape) for _, _, shape in inputs) > MAX_ELEMENTS:
         return None
     return {
         "inputs": [
-            {"name": name, "datatype": datatype, "shape": shape, "data": [_zero(datatype)] * math.prod(shape)}
+            {"name": name, "datatype": datatype, "shape": shape, "data": [_ZEROS.get(datatype, 0)] * math.prod(shape)}
             for name, datatype, shape in inputs
         ]
     }
 
 
-def _zero(datatype: str) -> Any:
-    if datatype == "BYTES":
-        return ""
-    if datatype == "BOOL":
-        return False
-    return 0.0 if datatype in _FLOATS else 0
-
-
-def _read(entrance: Entrance, name: str, path: str, timeout: float) -> Any:
+def _read(entrance: IngressTarget, name: str, path: str, timeout: float) -> Any:
     with exchange(entrance.endpoint, "GET", path, headers=dict(entrance.headers), timeout=timeout) as answer:
         content = answer.body()
     if answer.status == 404:
-        raise NotFound(f"model {name} answered 404 at {path}: `knodel get {name}` shows whether it is there")
+        raise NotFound(f"model {name} responded with 404 at {path}: `knodel get {name}` shows whether it exists")
     if answer.status != 200:
-        raise CommandError(f"model {name} answered {answer.status} at {path}: `knodel get {name}` shows its state")
+        raise CommandError(
+            f"model {name} responded with {answer.status} at {path}: `knodel get {name}` shows its state"
+        )
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
         raise CommandError(
-            f"model {name} gave no JSON at {path}: `knodel predict {name} -d @FILE` sends yours"
+            f"the response of model {name} at {path} is not JSON: `knodel predict {name} -d @FILE` sends your request"
         ) from error

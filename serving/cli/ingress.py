@@ -1,4 +1,4 @@
-"""Where requests to a model go: the gateway of this machine, or the ingress of a cluster, with the model's Host."""
+"""Find the HTTP endpoint for requests to a model: the gateway of this machine, or the ingress of a cluster."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from urllib.parse import urlsplit
 
 from clusters.base.errors import Forbidden
 from clusters.base.objects import MODEL, Object, condition_of, name_of
-from serving.cli.base.errors import CommandError, NoSuchThing
+from serving.cli.base.errors import CommandError, DoesNotExist
 from serving.cli.client.http import Endpoint
 from serving.cli.context import Session
 
 TAG_HEADER = "Knative-Serving-Tag"
-CLUSTER_LOCAL = ".svc.cluster.local"  # Knative's domain of addresses that only the cluster knows
+CLUSTER_LOCAL = ".svc.cluster.local"  # Knative's domain for addresses inside the cluster
 HTTPS = "https"
 HTTP_PORT, HTTPS_PORT = 80, 443
 
 
 @dataclass(frozen=True, slots=True)
-class Entrance:
-    """An ingress, and the headers by which it knows the model and the version."""
+class IngressTarget:
+    """An ingress, with the headers that select the model and the version."""
 
     endpoint: Endpoint
     headers: Mapping[str, str]
 
 
-def entrance_of(session: Session, name: str, tag: str) -> Entrance:
-    """Where the model NAME is asked; `tag` asks one version.
+def ingress_target(session: Session, name: str, tag: str) -> IngressTarget:
+    """Return the ingress and headers for the model `name`, or for its version with `tag`.
 
-    Raises CommandError when there is no platform or no ingress, NotFound, NoSuchThing for a tag that is not there.
+    Raises CommandError without a platform or an ingress, NotFound for the model, DoesNotExist for the tag.
     """
     if session.kube:
         return _of_cluster(session, name, tag)
@@ -37,33 +37,35 @@ def entrance_of(session: Session, name: str, tag: str) -> Entrance:
     if tag:
         _tags_of(session.client().get(MODEL, name, session.namespace), tag)
     headers = {"Host": f"{name}.{session.namespace}.{platform.domain}"}
-    return Entrance(platform.ingress, {**headers, TAG_HEADER: tag} if tag else headers)
+    return IngressTarget(platform.ingress, {**headers, TAG_HEADER: tag} if tag else headers)
 
 
-def _of_cluster(session: Session, name: str, tag: str) -> Entrance:
-    """The ingress of `knodel-config`, and the host that the Model's status says: its domain is not guessed.
+def _of_cluster(session: Session, name: str, tag: str) -> IngressTarget:
+    """Return the ingress of `knodel-config`, with the host in the Model's status.
 
-    Who may not read the settings asks the host itself, as every other client of the model does.
+    A caller who may not read the settings connects to that host, as other clients of the model do.
     """
-    from serving.cli.installed import READER, SYSTEM_NAMESPACE, installed_settings  # imports of no use to others
+    from serving.cli.settings import READER, SYSTEM_NAMESPACE, installed_settings  # heavy; only clusters need them
 
     client = session.client()
     url = urlsplit(_url_of(client.get(MODEL, name, session.namespace), tag))
     host = url.hostname or ""
     if host.endswith(CLUSTER_LOCAL):
         raise CommandError(
-            f"model {name} is reached at {host} from inside the cluster alone: `visibility: public` puts it on the "
-            "ingress"
+            f"model {name} can be reached only from inside the cluster, at {host}: `visibility: public` adds it to "
+            "the ingress"
         )
     context = session.kube.name if session.kube else ""
     try:
         gateway = installed_settings(client, context).gateway
         address, port = gateway.address, gateway.port
-        remedy = f"`knodel doctor --kube-context {context}` looks for the cause; knodel-config says where it is"
+        remedy = f"`knodel doctor --kube-context {context}` finds the cause; its address is in knodel-config"
     except Forbidden:
         address, port = host, url.port or (HTTPS_PORT if url.scheme == HTTPS else HTTP_PORT)
-        remedy = f"Role {READER} in namespace {SYSTEM_NAMESPACE} lets you read where it is: ask who runs the cluster"
-    return Entrance(_endpoint(address, port, url.scheme, host, remedy), {"Host": host})
+        remedy = (
+            f"its address is in knodel-config; ask the administrator for Role {READER} in namespace {SYSTEM_NAMESPACE}"
+        )
+    return IngressTarget(_endpoint(address, port, url.scheme, host, remedy), {"Host": host})
 
 
 def _endpoint(address: str, port: int, scheme: str, host: str, remedy: str) -> Endpoint:
@@ -71,7 +73,7 @@ def _endpoint(address: str, port: int, scheme: str, host: str, remedy: str) -> E
         return Endpoint(address, port, "the ingress", remedy)
     import ssl
 
-    trust = "its certificate is signed by nobody that this machine trusts"
+    trust = "install the certificate authority of the ingress on this machine"
     return Endpoint(
         address, port, "the ingress", remedy, tls=ssl.create_default_context(), tls_name=host, tls_remedy=trust
     )
@@ -87,10 +89,10 @@ def _url_of(model: Object, tag: str) -> str:
 
 
 def _tags_of(model: Object, tag: str) -> Mapping[str, object]:
-    """Return the tags in the Model's split with their addresses. Raises NoSuchThing when `tag` is none of them."""
+    """Return the tags in the Model's traffic with their addresses. Raises DoesNotExist when `tag` is not among them."""
     entries = (model.get("status") or {}).get("traffic") or ()
     tagged = {entry["tag"]: entry.get("url", "") for entry in entries if entry.get("tag")}
     if tag not in tagged:
         known = ", ".join(sorted(tagged)) or "none"
-        raise NoSuchThing(f"model {name_of(model)} has no version with the tag {tag}; tags: {known}")
+        raise DoesNotExist(f"model {name_of(model)} has no version with the tag {tag}: its tags are {known}")
     return tagged

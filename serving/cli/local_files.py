@@ -1,4 +1,7 @@
-"""Local model files of a deploy: they are hashed and kept before anything changes, so that a version is its bytes."""
+"""Copy the local model files of a deploy before anything changes, so that a version always serves the same bytes.
+
+The copies are stored in the state folder by the digest of their content.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,8 @@ from pathlib import Path
 
 from clusters.base.errors import NotFound
 from clusters.base.objects import MODEL, Kind, Object, condition_of, generation_of, name_of, namespace_of
-from serving.cli.base.errors import CommandError, NotInTime, UsageError
-from serving.cli.base.home import expand
+from serving.cli.base.errors import CommandError, DeadlineExceeded, UsageError
+from serving.cli.base.home import expand_home
 from serving.cli.client.client import Client
 from serving.cli.client.wait import wait_until
 from serving.storage.transfer.addresses import is_file_uri, with_lower_scheme
@@ -20,29 +23,29 @@ from serving.types.model import history_of
 from serving.types.settings.state import KEPT_FOLDER, Facts, StateError
 
 _SCHEME = re.compile(r"[A-Za-z][-+.A-Za-z0-9]*:")
-RECORDED_WITHIN = 5.0  # s after a version became ready
+RECORD_TIMEOUT = 5.0  # s for the digest of a version to be recorded after it became ready
 SHORT = 12
-"""Hex digits of a digest that people read."""
+"""Hex digits of a digest in tables."""
 
 
 def uri_of(text: str) -> str:
-    """Return the URI that `text` is, its scheme in lower case, or the file:// URI of the path that it is."""
-    path = expand(text)
+    """Return a URI with its scheme in lower case, or the file:// URI of a path."""
+    path = expand_home(text)
     if "://" in text:
         return with_lower_scheme(text)
-    if _SCHEME.match(text) and not path.exists():  # of unknown schemes the platform knows the remedy
+    if _SCHEME.match(text) and not path.exists():  # the platform reports an unknown scheme, with the remedy
         return text
     return Path(os.path.normpath(path.absolute())).as_uri()
 
 
 def keep_files(state: Path, model: Object, *, dry_run: bool = False) -> Object:
-    """Return the Model with the digest of its local files; a copy of them is kept in the state folder.
+    """Copy the local files of the Model into the state folder, and return the Model with their digest.
 
-    A Model whose files are elsewhere is returned as it is. With `dry_run` nothing is copied. Raises UsageError when the
-    files cannot be read, or have another digest than the Model promises, and CommandError when there is no room.
+    A Model without local files is returned unchanged. With `dry_run` nothing is copied. Raises UsageError when the
+    files cannot be read or do not match the digest of the Model, and CommandError when the disk has no room.
     """
     from serving.storage import kept
-    from serving.storage.base import digest as digests  # what only local files need
+    from serving.storage.base import digest as digests  # heavy; only local files need these
     from serving.storage.base.errors import Later, StorageError
     from serving.storage.sources.local import file_place
 
@@ -70,17 +73,17 @@ def keep_files(state: Path, model: Object, *, dry_run: bool = False) -> Object:
 
 
 def keep_by_digest(state: Path, model: Object, present: Object, *, dry_run: bool = False) -> None:
-    """Keep the files that `present` names, by the digest of the Model, which names none. Raises UsageError."""
+    """Copy the files of the `present` Model for a Model that gives their digest but no URI. Raises UsageError."""
     spec, uri = model.get("spec"), (present.get("spec") or {}).get("storageUri")
     if isinstance(spec, dict) and spec.get("digest") and not spec.get("storageUri"):
         keep_files(state, {**model, "spec": {"storageUri": uri, "digest": spec["digest"]}}, dry_run=dry_run)
 
 
 def kept_limit(state: Path) -> int:
-    """Return the limit of kept copies (bytes): that of the platform of this state folder, else of this environment."""
+    """Return the size limit of all copies, in bytes: that of the platform on this folder, else of the environment."""
     from serving.storage.kept import limit_of
 
-    with suppress(StateError):  # a file that cannot be read is reported by the parts that need it
+    with suppress(StateError):  # other parts report an unreadable file
         facts = Facts.read(state)
         if facts is not None and facts.kept_limit is not None:
             return facts.kept_limit
@@ -88,11 +91,11 @@ def kept_limit(state: Path) -> int:
 
 
 def without_same_bytes(model: Object, present: Object) -> Object:
-    """Return the Model without its files where `present` serves the same bytes already.
+    """Return the Model without `storageUri` and `digest` if `present` already serves the same bytes.
 
-    Local files are kept by content, so their location may differ. Replicas fetch other files from their URI: another
-    URI makes a version. Files of other bytes are another version too: the label and the digest of the present one do
-    not go on to it.
+    Local files are stored by content, so their location may differ. Replicas fetch other files from their URI, so
+    another URI is another version. Other bytes are another version too; it does not inherit the label and the digest
+    of the present one.
     """
     given, before = model.get("spec"), present.get("spec") or {}
     if not before or not isinstance(given, dict) or not (given.get("storageUri") or given.get("digest")):
@@ -112,9 +115,9 @@ def without_same_bytes(model: Object, present: Object) -> Object:
 
 
 def recorded_digest(model: Object) -> str:
-    """Return the digest that the first replica of the Model's newest version loaded; "" while it is unknown.
+    """Return the digest that the first replica of the newest version loaded; "" while it is unknown.
 
-    It is unknown until the platform has made a version of the present spec and that one is ready or has failed.
+    It is unknown until the platform has created a version for the present spec, and it is ready or has failed.
     """
     status = model.get("status") or {}
     newest = condition_of(model, CONFIGURATIONS_READY) or {}
@@ -126,22 +129,22 @@ def recorded_digest(model: Object) -> str:
 
 
 def present_object(client: Client, kind: Kind, obj: Object) -> Object | None:
-    """Return the object as it is stored; None when there is none.
+    """Return the stored object, or None if it does not exist.
 
-    Where the digest of `obj` is compared with that of a version that has just become ready, wait until it is recorded.
+    If `obj` has a digest and the stored version has just become ready, wait until that version's digest is recorded.
     """
     name, namespace, spec = name_of(obj), namespace_of(obj), obj.get("spec")
     with suppress(NotFound):
         present = client.get(kind, name, namespace)
         if kind is MODEL and isinstance(spec, dict) and spec.get("digest") and awaits_record(present):
-            with suppress(NotInTime):
-                return wait_until(client, name, namespace, RECORDED_WITHIN, lambda model: not awaits_record(model))
+            with suppress(DeadlineExceeded):
+                return wait_until(client, name, namespace, RECORD_TIMEOUT, lambda model: not awaits_record(model))
         return present
     return None
 
 
 def awaits_record(model: Object) -> bool:
-    """Return whether the Model's newest version is ready and the digest that it loaded is not recorded yet."""
+    """Return whether the newest version is ready, but the digest that it loaded is not recorded yet."""
     spec, status = model.get("spec") or {}, model.get("status") or {}
     observed = status.get("observedGeneration") == generation_of(model)
     ready = (condition_of(model, CONFIGURATIONS_READY) or {}).get("status") == "True"
@@ -149,16 +152,16 @@ def awaits_record(model: Object) -> bool:
 
 
 def short_digest(digest: str) -> str:
-    """Return the beginning of a digest, for people; `-` without one."""
+    """Return the first digits of a digest for display; `-` without one."""
     return digest.removeprefix("sha256:")[:SHORT] or "-"
 
 
 def _format_marks(uri: object, named: bool) -> tuple[str, str]:
-    """Return the parts of a file's name that decide its format: the suffix, and a whole name such as `model.txt`.
+    """Return the parts of a file name that determine its format: its suffix, and a known name such as `model.txt`.
 
-    Whole names decide nothing where the Model names its format (`named`). The names of archives decide nothing.
+    Known names are ignored if the Model gives its format (`named`). Names of archives are ignored.
     """
-    from serving.engines.base.registry import FORMATS  # what only local files need
+    from serving.engines.base.registry import FORMATS  # heavy; only local files need it
     from serving.storage.archives.archive import is_archive
 
     path = Path(str(uri).lower())

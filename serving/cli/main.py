@@ -1,4 +1,4 @@
-"""`knodel`: registers the verbs, and turns every error into one line and an exit code."""
+"""Entry point of `knodel`: register the verbs, and report each error as one line and an exit code."""
 
 from __future__ import annotations
 
@@ -62,33 +62,34 @@ SECTIONS = {
     },
 }
 """The verbs with their help lines, by the section of `knodel --help`."""
-ROOMS = {
+PACKAGES = {
     "Models": "verbs.models",
     "Traffic and rollouts": "verbs.rollouts",
     "Events": "events",
     "Platform": "verbs.platform",
 }
+"""The package of `serving.cli` with the verbs of each section."""
 VERBS = {name: line for section in SECTIONS.values() for name, line in section.items()}
-"""Every verb with its help line. Its file is imported only when the verb is used."""
+"""Every verb with its help line. The module of a verb is imported only when the verb is used."""
 
 ALIASES = {"ls": "list"}
 
 
 def module_of(verb: str) -> str:
     """Return the module that defines `verb`."""
-    room = next(ROOMS[section] for section, verbs in SECTIONS.items() if verb in verbs)
-    return f"serving.cli.{room}.{'group' if room == 'events' else verb}"
+    package = next(PACKAGES[section] for section, verbs in SECTIONS.items() if verb in verbs)
+    return f"serving.cli.{package}.{'group' if package == 'events' else verb}"
 
 
 class Verbs(click.Group):
-    """A group that imports a verb's file when the verb is used: `knodel list` must not pay for `knodel up`."""
+    """A click group that imports the module of a verb on use: `knodel list` does not pay for the imports of `up`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All verbs, in the order of the table."""
+        """Return all verbs, in the order of `SECTIONS`."""
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The verb's command, or None when there is no such verb."""
+        """Import and return the verb's command, or None for an unknown verb."""
         name = ALIASES.get(cmd_name, cmd_name)
         if name not in VERBS:
             return None
@@ -98,20 +99,20 @@ class Verbs(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The verb that is called. Raises UsageError, which names the verbs that look like it."""
+        """Resolve the called verb. Raises click.UsageError, with similar verbs, for an unknown one."""
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             from difflib import get_close_matches
 
             close = " or ".join(f"`{name}`" for name in get_close_matches(args[0], VERBS))
             hint = f"did you mean {close}? " if close else ""
-            raise click.UsageError(f"there is no verb {args[0]!r}: {hint}`knodel --help` lists them")
+            raise click.UsageError(f"unknown verb {args[0]!r}: {hint}`knodel --help` lists the verbs")
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """The verbs that begin so, without importing any."""
+        """Return the verbs with the prefix `incomplete`, without importing any."""
         if incomplete.startswith("-"):
             return super().shell_complete(ctx, incomplete)
-        from click.shell_completion import CompletionItem  # 3 ms that other calls save
+        from click.shell_completion import CompletionItem  # takes 3 ms; only completion pays
 
         return [CompletionItem(name, help=line) for name, line in VERBS.items() if name.startswith(incomplete)]
 
@@ -131,9 +132,9 @@ def knodel(debug: bool, kube_context: str | None) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code. Errors are one line on stderr."""
+    """Run one command and return its exit code. Print an error as one line on stderr."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    options: dict[str, str] = {}  # filled by the verb: by which the caller chose namespace and place
+    options: dict[str, str] = {}  # set by the verb: the caller's options for namespace and cluster
     try:
         result = knodel.main(given, prog_name="knodel", standalone_mode=False, obj=options)
         return result if isinstance(result, int) else 0
@@ -142,16 +143,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except click.exceptions.NoArgsIsHelpError as error:
-        error.show()  # `knodel` alone: the help
+        error.show()  # `knodel` without arguments prints its help
         return USAGE
     except click.ClickException as error:
         return _fail(error.format_message(), USAGE, given)
     except KnodelError as error:
         message = "; ".join([str(error), *getattr(error, "__notes__", ())])
         return _fail(complete_advice(message, options), exit_code_of(error), given)
-    except Exception as error:  # a fault of ours: still one line, the traceback on request
+    except Exception as error:  # a bug in Knodel: print one line here too, and the traceback with --debug
         again = shlex.join(["knodel", "--debug", *given])
-        about = f"unexpected {error.__class__.__name__}: {error}; `{again}` shows where"
+        about = f"unexpected {error.__class__.__name__}: {error}; `{again}` prints the traceback"
         return _fail(about, FAILED, given)
 
 

@@ -1,4 +1,4 @@
-"""Arguments and options that name something, with shell completion of what can be named."""
+"""Arguments and options for names of objects and files, with their shell completion."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-PATIENCE = 1.0  # s; a person who pressed Tab does not wait longer
+COMPLETION_TIMEOUT = 1.0  # s; completion must not delay typing for longer
 LATEST = "latest"
 """The name of the latest ready version in a traffic split."""
 
 
 def model_name(required: bool = True) -> Callable[[F], F]:
-    """Add the argument NAME, of a Model."""
+    """Add the argument NAME for a Model."""
     return click.argument("name", required=required, shell_complete=models)
 
 
 def pool_name() -> Callable[[F], F]:
-    """Add the argument POOL, of a WarmPool."""
+    """Add the argument POOL for a WarmPool."""
     return click.argument("name", metavar="POOL", shell_complete=pools)
 
 
 def models_file(function: F) -> F:
-    """Add the required option `-f FILE`, of Models."""
+    """Add the required option `-f FILE` for a file with Models."""
     about = "File with Models, as YAML or JSON."
     return click.option("-f", "--file", "source", required=True, metavar="FILE|-", shell_complete=files, help=about)(
         function
@@ -58,12 +58,13 @@ def secrets(context: click.Context, _: click.Parameter, incomplete: str) -> list
 
 
 def revisions(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Complete the name of a revision of the Model whose name stands before."""
-    return names_of(REVISION, context, incomplete, _of_model(context))
+    """Complete the name of a revision of the Model that the argument NAME selects."""
+    model = context.params.get("name")
+    return names_of(REVISION, context, incomplete, f"{LABEL_MODEL}={model}" if model else "")
 
 
 def shares(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Complete the revision of a share of the traffic, `REVISION=PERCENT`."""
+    """Complete the revision in a traffic share `REVISION=PERCENT`."""
     latest = [LATEST] if LATEST.startswith(incomplete) else []
     return [f"{name}=" for name in (*revisions(context, parameter, incomplete), *latest)]
 
@@ -76,25 +77,24 @@ def sources(context: click.Context, _: click.Parameter, incomplete: str) -> list
 
 def formats(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
     """Complete the name of a model format."""
-    from serving.engines.base.registry import FORMATS  # imports that only this needs
+    from serving.engines.base.registry import FORMATS  # heavy; only this completion needs it
 
     return [name for name in FORMATS if name.startswith(incomplete)]
 
 
 def files(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete a path; a URI is left as it is."""
-    from click.shell_completion import CompletionItem  # 3 ms that other calls save
+    """Complete a path; do not complete a URI."""
+    from click.shell_completion import CompletionItem  # takes 3 ms; only completion pays
 
     return [] if "://" in incomplete else [CompletionItem(incomplete, type="file")]
 
 
 def names_of(kind: Kind, context: click.Context, incomplete: str, selector: str = "") -> list[str]:
-    """Return the names of the objects that begin so; none without a platform: an error would spoil the typed line."""
+    """Return the names of objects with this prefix; none if the cluster cannot be reached.
+
+    Completion must not print errors.
+    """
     return [name for name in map(name_of, _objects(kind, context, selector)) if name.startswith(incomplete)]
-
-
-def _of_model(context: click.Context) -> str:
-    return f"{LABEL_MODEL}={context.params['name']}" if context.params.get("name") else ""
 
 
 def _objects(kind: Kind, context: click.Context, selector: str = "") -> Iterator[Object]:
@@ -103,6 +103,6 @@ def _objects(kind: Kind, context: click.Context, selector: str = "") -> Iterator
         kube = find_context(given.get("state"), given.get("kube_context") or group_context(context))
         server = kube.connect() if kube else Platform.find(state_folder(given.get("state")))
         namespace = given.get("namespace") or (kube.namespace if kube else DEFAULT_NAMESPACE)
-        yield from Client(server, PATIENCE).list(kind, namespace, selector)["items"]
+        yield from Client(server, COMPLETION_TIMEOUT).list(kind, namespace, selector)["items"]
     except KnodelError:
         return

@@ -1,4 +1,4 @@
-"""Where events are sent: beside the control API of this machine, or through a cluster's API server to its webhook."""
+"""Find the webhook for events: that of the platform, or that of a cluster through the proxy of its API server."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from serving.cli.context import Session
 
 PATH: Final = "/events"
 SERVICE: Final = "/api/v1/namespaces/knodel-system/services/knodel-eventing:http/proxy"
-"""The webhook's Service as an API server passes requests on to it (right: get and create of `services/proxy`)."""
+"""Path of the webhook's Service in the proxy of the API server (permission: get and create of `services/proxy`)."""
 RBAC: Final = "rbac.authorization.k8s.io"
-"""The API group that every cluster serves and no platform of ours."""
+"""An API group that every Kubernetes cluster serves, but no platform of `knodel up`."""
 PORTS: Final = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """Its server, the path there, and the headers that let one through to it."""
+    """The server of the webhook, its path, and the headers to authenticate to the proxy."""
 
     endpoint: Endpoint
     path: str
@@ -31,12 +31,12 @@ class Webhook:
 
 
 def is_kubernetes(session: Session, client: Client) -> bool:
-    """Whether it is a cluster's API server; that of a platform on some machine has no rights to grant."""
+    """Return whether the server is a Kubernetes cluster; a platform of `knodel up` has no RBAC."""
     return bool(session.kube) and any(group.get("name") == RBAC for group in client.read("/apis").get("groups") or ())
 
 
 def webhook_of(session: Session, client: Client, url: str) -> Webhook:
-    """The webhook at `url`, else that of the platform or cluster. Raises CommandError."""
+    """Return the webhook at `url`, else that of the platform or cluster. Raises CommandError."""
     if url:
         return _at(url)
     if not session.kube:
@@ -52,12 +52,12 @@ def _at(url: str) -> Webhook:
         parts = urlsplit(url)
         port = parts.port or PORTS[parts.scheme]
     except (KeyError, ValueError):
-        raise UsageError(f"--url {url}: give an http:// or https:// address") from None
+        raise UsageError(f"--url {url} is not an http:// or https:// URL") from None
     if not parts.hostname:
-        raise UsageError(f"--url {url}: it names no host")
+        raise UsageError(f"--url {url} has no host: give http://HOST or https://HOST")
     tls = ssl.create_default_context() if parts.scheme == "https" else None
     endpoint = Endpoint(
-        parts.hostname, port, "the webhook", "is it the right address?", tls=tls,
-        tls_remedy="its certificate is signed by nobody that this machine trusts",
+        parts.hostname, port, "the webhook", "check the address in --url", tls=tls,
+        tls_remedy="install its certificate authority on this machine",
     )  # fmt: skip
     return Webhook(endpoint, parts.path.rstrip("/") or PATH)

@@ -25,7 +25,7 @@ async def test_a_deploy_names_the_stored_model_and_the_platform_that_has_stopped
             _, error = deploy.communicate(timeout=PATIENCE)
 
         assert deploy.returncode == 1
-        assert error.startswith("knodel: model endless is stored with this change, which has not taken effect yet: ")
+        assert error.startswith("knodel: the change to model endless is stored, but has not taken effect yet: ")
         assert f"the platform on {here.state} has stopped" in error
         assert f"`knodel up --detach --port {here.port}" in error and "`knodel wait endless`" in error
         assert len(error.splitlines()) == 1

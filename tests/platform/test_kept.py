@@ -62,7 +62,7 @@ async def test_copies_go_with_their_versions_and_make_room_within_the_limit(
 
     async def doctor() -> str:
         found = await asyncio.to_thread(here.complete, "doctor")
-        [line] = [line for line in found.stdout.splitlines() if "kept copies have" in line]
+        [line] = [line for line in found.stdout.splitlines() if "stored copies use" in line]
         return " ".join(line.split())
 
     async def has_room_of(size: int) -> bool:
@@ -74,7 +74,7 @@ async def test_copies_go_with_their_versions_and_make_room_within_the_limit(
         await run("deploy", "goes", "--uri", str(second))
         assert room_used(kept) == limit
         found = await doctor()
-        assert f"kept copies have {limit} bytes of {limit} bytes" in found and LIMIT_VARIABLE in found
+        assert f"stored copies use {limit} bytes of {limit} bytes" in found and LIMIT_VARIABLE in found
         refused = await run("deploy", "more", "--uri", str(third), code=1)
         assert f"kept model files have {limit} bytes of {limit} bytes already: delete models" in refused
 

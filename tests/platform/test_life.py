@@ -225,7 +225,7 @@ def test_commands_that_start_the_platform_at_once_all_find_it_up(tmp_path: Path)
 
         assert [end.returncode for end in ends] == [0, 0, 0], [end.stderr for end in ends]
         assert len({end.stdout for end in ends}) == 1
-        assert sum("is up already" in end.stderr for end in ends) == 2
+        assert sum("is already running" in end.stderr for end in ends) == 2
 
 
 @pytest.mark.parametrize("offset", [0, 1, 2], ids=["gateway", "control", "control TLS"])

@@ -38,7 +38,7 @@ def on_read_only_disk(here: Machine, *, killed: bool) -> None:
     assert (ended.returncode, again.returncode) == (0, 0), ended.stderr + again.stderr
     assert here.processes() == []
     assert ended.stdout.startswith(f"the platform on {here.state} has ended (")
-    assert again.stdout == f"no platform runs on {here.state}: nothing to end\n"
+    assert again.stdout == f"no platform runs on {here.state}: nothing to stop\n"
     for note in (ended.stderr, again.stderr):
         assert "read-only disk" in note and all(name in note for name in LEFT)
         assert len(note.splitlines()) == 1

@@ -1,1 +1,1 @@
-"""What all of the command uses: its errors, its output, its tables."""
+"""Errors, output and tables of the command."""

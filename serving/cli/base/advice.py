@@ -1,4 +1,4 @@
-"""Complete the commands that messages advise: with the options by which the caller chose namespace and place."""
+"""Complete the commands that messages advise with the caller's `--namespace`, `--state` and `--kube-context`."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ REFUSED_BY: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         "--kube-context": _NOWHERE | _MACHINE,
     }
 )
-"""Verbs that do not take an option of the others."""
+"""The verbs that do not take each option."""
 _SAME: Final = MappingProxyType({"--namespace": ("-n", "-A", "--all-namespaces")})
 
 
 def complete_advice(text: str, options: Mapping[str, str]) -> str:
-    """Return the text with the options added to each advised command that takes them and does not have them. Pure.
+    """Return the text with the options added to each advised command that takes but lacks them. Pure.
 
     Example:
-        >>> complete_advice("`knodel promote iris` moves it", {"--namespace": "team"})
-        '`knodel promote iris --namespace team` moves it'
+        >>> complete_advice("`knodel promote iris` promotes it", {"--namespace": "team"})
+        '`knodel promote iris --namespace team` promotes it'
     """
     if not options or "`knodel " not in text:
         return text

@@ -1,4 +1,4 @@
-"""Paths of the command line that begin with `~`."""
+"""Expand `~` in paths of the command line."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 from serving.cli.base.errors import UsageError
 
 
-def expand(path: str | Path) -> Path:
-    """Return the path with `~` or `~USER` replaced by the home folder. Raises UsageError when there is none."""
+def expand_home(path: str | Path) -> Path:
+    """Return the path with `~` or `~USER` replaced by the home folder. Raises UsageError when it is unknown."""
     try:
         return Path(path).expanduser()
     except RuntimeError as error:
         user = Path(path).parts[0]
-        raise UsageError(f"{path}: no home folder is known for {user}: give the whole path") from error
+        raise UsageError(f"{path}: the home folder of {user} is unknown: give an absolute path") from error

@@ -1,8 +1,8 @@
-"""Write objects to stdout as JSON, YAML or a table, with strings of servers made harmless for a terminal.
+"""Print objects to stdout as JSON, YAML or a table, with control characters escaped.
 
-A reader that leaves (`knodel list | head -1`) ends the command quietly; a stdout that takes nothing more (a full disk)
-fails it. Tables are fitted to a terminal and coloured there; anything else gets every cell whole and no colours.
-Progress goes to stderr, and only to a terminal.
+A closed pipe (`knodel list | head -1`) ends the command with exit code 0. A stdout that cannot be written (a full
+disk) is an error. Tables are fitted to a terminal and coloured there; otherwise they have whole cells and no colours.
+Progress is printed to stderr, and only if stderr is a terminal.
 """
 
 from __future__ import annotations
@@ -27,72 +27,74 @@ from serving.cli.base.tables import lay_out
 
 FORMATS = ("table", "wide", "json", "yaml")
 STRUCTURED = ("json", "yaml")
-USUAL_COLUMNS = 80
+DEFAULT_COLUMNS = 80
 TICK = 1.0  # s between two updates of the elapsed time
 
 
 class Output:
-    """Prints results in the chosen format."""
+    """Print results in the chosen format.
+
+    `options` are those of the caller for namespace and cluster; they are added to commands that texts advise.
+    """
 
     def __init__(self, format: str, options: Mapping[str, str] | None = None) -> None:
-        """Advice in texts gets the `options` by which the caller chose namespace and place."""
         self.format = format
         self._options = options or {}
 
     @property
     def structured(self) -> bool:
-        """Whether whole objects are wanted rather than a table."""
+        """Whether the format is JSON or YAML."""
         return self.format in STRUCTURED
 
     @property
     def wide(self) -> bool:
-        """Whether every column is wanted, with its cells whole."""
+        """Whether the format is `wide`: all columns, no truncation."""
         return self.format == "wide"
 
     @property
     def columns(self) -> int | None:
-        """The width that a table must fit; None when nothing may be cut."""
+        """The width that a table must fit; None for no limit."""
         if self.wide or not is_terminal(sys.stdout):
             return None
-        return shutil.get_terminal_size((USUAL_COLUMNS, 24)).columns
+        return shutil.get_terminal_size((DEFAULT_COLUMNS, 24)).columns
 
     def value(self, value: Any, *, managed_fields: bool = False) -> None:
-        """Print a JSON value in JSON or YAML; `metadata.managedFields` of objects only on request, as kubectl does."""
+        """Print a JSON value as JSON or YAML, without `metadata.managedFields` by default, as kubectl does."""
         value = value if managed_fields else without_managed_fields(value)
         if self.format == "yaml":
-            import yaml  # 20 ms that most commands save
+            import yaml  # takes 20 ms; most commands do not need it
 
             text = yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
-            harmless = text.replace("\n", "").isprintable()
-            self._write(text if harmless else yaml.safe_dump(value, sort_keys=False, allow_unicode=False))
+            is_safe = text.replace("\n", "").isprintable()
+            self._write(text if is_safe else yaml.safe_dump(value, sort_keys=False, allow_unicode=False))
         else:
             self._write(_escaped(json.dumps(value, indent=2, ensure_ascii=False)) + "\n")
 
     def table(
         self, heads: Sequence[str], rows: Iterable[Sequence[object]], *, optional: Sequence[str] = (), wrapped: str = ""
     ) -> None:
-        """Print columns under upper-case heads, as kubectl does, fitted to the terminal.
+        """Print a table with upper-case heads, as kubectl does, fitted to the terminal.
 
-        `optional` names columns to drop, in this order, when the table does not fit; `wrapped` names the last column
-        when its cells are to go on below instead of being shortened.
+        If the table does not fit, the `optional` columns are dropped in this order, then long cells are shortened.
+        The cells of the column `wrapped`, which must be the last one, are wrapped instead.
         """
         cells = [[clean(head.upper()) for head in heads], *([self._cell(cell) for cell in row] for row in rows)]
         coloured = uses_colour(sys.stdout)
         self._write(lay_out(cells, self.columns, optional=optional, wrapped=wrapped, coloured=coloured))
 
     def text(self, line: str) -> None:
-        """One line for people."""
+        """Print one line."""
         self._write(self._cell(line) + "\n")
 
-    def note(self, line: str) -> None:
-        """Print one line for people beside the result, on stderr."""
+    def warn(self, line: str) -> None:
+        """Print one line to stderr."""
         click.echo(self._cell(line), err=True)
 
     def _cell(self, value: object) -> str:
         return clean(complete_advice(str(value), self._options))
 
     def raw(self, content: bytes) -> None:
-        """Bytes as they are (logs, an answer of a model), escape codes included only when stdout is no terminal."""
+        """Print bytes (logs, the response of a model) unchanged; on a terminal, with control characters escaped."""
         if sys.stdout.isatty():
             self._write("\n".join(clean(line) for line in content.decode("utf-8", "replace").split("\n")))
             return
@@ -100,25 +102,25 @@ class Output:
 
     def _write(self, text: str) -> None:
         encoding = sys.stdout.encoding if sys.stdout is not None else "utf-8"
-        text = text.encode(encoding, "backslashreplace").decode(encoding)  # what this terminal cannot show
+        text = text.encode(encoding, "backslashreplace").decode(encoding)  # the terminal may lack some characters
         self._guarded(lambda: (sys.stdout.write(text), sys.stdout.flush()))
 
     @staticmethod
     def _guarded(write: Callable[[], object]) -> None:
         if sys.stdout is None:
-            raise CommandError("stdout is closed: there is nowhere to print to")
+            raise CommandError("stdout is closed: open it, or redirect it to a file")
         try:
             write()
         except BrokenPipeError:
-            _give_up_stdout()
-            raise SystemExit(0) from None  # the reader has what it wanted
+            _discard_stdout()
+            raise SystemExit(0) from None  # the reader has closed the pipe
         except OSError as error:
-            _give_up_stdout()
+            _discard_stdout()
             raise CommandError(f"cannot write to stdout: {error.strerror}") from error
 
 
 class Progress:
-    """What is being waited for and for how long, on stderr, rewritten in place; silent unless stderr is a terminal."""
+    """A progress line on stderr with the elapsed time, rewritten in place; nothing if stderr is not a terminal."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -130,7 +132,7 @@ class Progress:
         self._ended = threading.Event()
 
     def show(self, text: str) -> None:
-        """Replace the line. Its elapsed seconds are updated until `clear`."""
+        """Replace the text of the line. The elapsed time is updated until `clear`."""
         if not self._live:
             return
         with self._lock:
@@ -156,29 +158,32 @@ class Progress:
                     self._draw()
 
     def _draw(self) -> None:
-        line = progress_line(self._text, self._clock() - self._began, _columns())
+        columns = DEFAULT_COLUMNS
+        with contextlib.suppress(OSError):
+            columns = os.get_terminal_size(2).columns or DEFAULT_COLUMNS  # of stderr; some terminals report 0
+        line = progress_line(self._text, self._clock() - self._began, columns)
         if line != self._shown:
             click.echo(f"\r\033[K{line}", err=True, nl=False)
             self._shown = line
 
 
 def progress_line(text: str, seconds: float, columns: int) -> str:
-    """Return the line of a wait that has taken `seconds`: the time comes first, so that a long text cannot hide it."""
+    """Return the line after `seconds` of waiting; the time comes first, so that a long text does not hide it."""
     return f"{seconds:.0f}s  {text}"[: columns - 1] if seconds >= 1 else text[: columns - 1]
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Whether a person reads the stream."""
+    """Return whether the stream is a terminal."""
     return stream is not None and stream.isatty()
 
 
 def uses_colour(stream: TextIO | None) -> bool:
-    """Whether the stream may have colours: a terminal that knows them, unless NO_COLOR is set (no-color.org)."""
+    """Return whether to colour the stream: a terminal with colours, unless NO_COLOR is set (no-color.org)."""
     return is_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def without_managed_fields(value: Any) -> Any:
-    """Return an object, or a list of objects, without `metadata.managedFields`; other values as they are."""
+    """Return an object, or a list of objects, without `metadata.managedFields`; other values unchanged."""
     if not isinstance(value, dict):
         return value
     if isinstance(value.get("items"), list):
@@ -190,28 +195,21 @@ def without_managed_fields(value: Any) -> Any:
 
 
 def clean(value: object) -> str:
-    """A string without control characters: a hostile name must not move the cursor or forge a line.
+    """Return the string with control characters escaped, so that it cannot move the cursor or add a line.
 
-    Newlines at its end are dropped: messages of containers end so.
+    Trailing newlines are removed: messages of containers have them.
     """
     return escape_control(str(value).rstrip("\n"))
 
 
 def _escaped(text: str) -> str:
-    """JSON text with escapes for what could act on a terminal; such characters stand within strings only."""
+    """Return JSON text with control characters escaped; valid JSON has them only inside strings."""
     if text.replace("\n", "").isprintable():
         return text
     return "".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text)
 
 
-def _give_up_stdout() -> None:
-    """The interpreter would flush stdout again at exit and complain."""
+def _discard_stdout() -> None:
+    """Redirect stdout to /dev/null; otherwise the interpreter flushes it at exit and prints an error."""
     with Path(os.devnull).open("wb") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
-
-
-def _columns() -> int:
-    """Of the terminal; one that does not know (0) is taken for a usual one."""
-    with contextlib.suppress(OSError):
-        return os.get_terminal_size(2).columns or USUAL_COLUMNS
-    return USUAL_COLUMNS

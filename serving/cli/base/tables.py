@@ -10,19 +10,19 @@ from typing import Final
 import click
 
 GAP, NARROW_GAP = 3, 2
-"""Spaces between two columns: kubectl's, and those of a table that would not fit."""
+"""Spaces between two columns: as kubectl has them, and in a table that otherwise does not fit."""
 COMFORT: Final = 16
-"""A cell shorter than this tells little: an optional column is dropped before another one becomes narrower."""
-LEAST: Final = 8
+"""Width below which a cell is hard to read: optional columns are dropped before other columns become narrower."""
+MIN_WIDTH: Final = 8
 ELLIPSIS: Final = "…"
 WHOLE: Final = frozenset({"name", "namespace", "model", "pool", "revision", "age", "check", "field", "url"})
-"""Heads of columns that are never shortened: their cells are copied into other commands."""
+"""Heads of columns that are never shortened: users copy their cells into other commands."""
 STATES: Final = frozenset({"ready", "state", "status", "phase", "outcome", "rollout"})
 """Heads of columns whose cells are coloured."""
 COLOURS: Final[Mapping[str, str]] = MappingProxyType(
     dict.fromkeys(("True", "ok", "Active", "Applied", "Promoted", "Running", "Sent", "Succeeded"), "green")
     | dict.fromkeys(("False", "PROBLEM", "Failed", "RolledBack", "Rejected", "Refused"), "red")
-    | dict.fromkeys(("Unknown", "not seen", "Pending", "Progressing", "Paused", "Accepted", "Waiting"), "yellow")
+    | dict.fromkeys(("Unknown", "skipped", "Pending", "Progressing", "Paused", "Accepted", "Waiting"), "yellow")
 )
 
 Table = list[list[str]]
@@ -33,29 +33,32 @@ def lay_out(
 ) -> str:
     """Return the text of a table whose first row holds the heads, in upper case.
 
-    `columns` is the width of the terminal; None keeps every column and every cell whole. A table that does not fit
-    loses the `optional` columns in their order, then its longest cells are shortened. The cells of the column
-    `wrapped`, which must be the last one, go on below instead.
+    `columns` is the width of the terminal; None for no limit. If the table does not fit, the `optional` columns are
+    dropped in their order, then the longest cells are shortened. The cells of the column `wrapped`, which must be the
+    last one, are wrapped instead.
     """
     if columns is None:
-        return _text(cells, [_width_of(cells, column) for column in range(len(cells[0]))], GAP, coloured)
+        return _text(cells, _natural(cells), GAP, coloured)
     cells = _without_empty(cells)
     widths, gap = _natural(cells), GAP
     if _total(widths, gap) > columns:
         gap = NARROW_GAP
         for head in (*optional, None):
             widths = _shrunk(cells, columns, gap, wrapped)
-            if head is None or _is_comfortable(cells, widths):
+            if head is None or all(
+                width >= min(natural, COMFORT) for width, natural in zip(widths, _natural(cells), strict=True)
+            ):
                 break
-            cells = _without(cells, head)
+            kept = [column for column, name in enumerate(cells[0]) if name.strip().lower() != head]
+            cells = [[row[column] for column in kept] for row in cells]
     cells = list(_cut(cells, widths, wrapped))
     return _text(cells, widths, gap, coloured)
 
 
 def shorten(text: str, width: int) -> str:
-    """Return the text in at most `width` columns of a terminal.
+    """Return the text shortened to at most `width` columns of a terminal.
 
-    A sentence loses its end, at a word where one ends near; an address or a name loses its middle.
+    Text with spaces is cut at its end, at a word boundary if one is near. An address or a name is cut in the middle.
 
     Example:
         >>> shorten("https://models.example.com/iris.onnx", 20)
@@ -83,7 +86,7 @@ def _char_width(char: str) -> int:
 
 
 def _head(text: str, width: int) -> str:
-    """The longest beginning of the text that needs at most `width` columns."""
+    """Return the longest prefix of the text that needs at most `width` columns."""
     used = 0
     for index, char in enumerate(text):
         used += _char_width(char)
@@ -93,11 +96,7 @@ def _head(text: str, width: int) -> str:
 
 
 def _natural(cells: Table) -> list[int]:
-    return [_width_of(cells, column) for column in range(len(cells[0]))]
-
-
-def _width_of(cells: Table, column: int) -> int:
-    return max(display_width(row[column]) for row in cells)
+    return [max(display_width(row[column]) for row in cells) for column in range(len(cells[0]))]
 
 
 def _total(widths: Sequence[int], gap: int) -> int:
@@ -112,22 +111,17 @@ def _without_empty(cells: Table) -> Table:
     return [[row[column] for column in kept] for row in cells] if kept else cells
 
 
-def _without(cells: Table, head: str) -> Table:
-    kept = [column for column, name in enumerate(cells[0]) if name.strip().lower() != head]
-    return [[row[column] for column in kept] for row in cells]
-
-
 def _shrunk(cells: Table, columns: int, gap: int, wrapped: str) -> list[int]:
-    """Widths that fit, as far as columns can be shortened: the widest ones are shortened to one width."""
+    """Return widths that fit, as far as columns may be shortened; the widest columns are narrowed evenly."""
     widths = _natural(cells)
     heads = [head.strip().lower() for head in cells[0]]
     soft = [column for column, head in enumerate(heads) if head not in WHOLE]
-    if wrapped in heads:  # it takes what the others leave
+    if wrapped in heads:  # it gets the width that the others leave
         last = heads.index(wrapped)
         others = _total(widths, gap) - widths[last]
         widths[last] = min(widths[last], max(COMFORT, columns - others))
         soft = [column for column in soft if column != last]
-    least = {column: max(LEAST, display_width(cells[0][column])) for column in soft}
+    least = {column: max(MIN_WIDTH, display_width(cells[0][column])) for column in soft}
     while _total(widths, gap) > columns:
         widest = max((column for column in soft if widths[column] > least[column]), key=widths.__getitem__, default=-1)
         if widest < 0:
@@ -136,27 +130,20 @@ def _shrunk(cells: Table, columns: int, gap: int, wrapped: str) -> list[int]:
     return widths
 
 
-def _is_comfortable(cells: Table, widths: Sequence[int]) -> bool:
-    return all(now >= min(natural, COMFORT) for now, natural in zip(widths, _natural(cells), strict=True))
-
-
 def _cut(cells: Table, widths: Sequence[int], wrapped: str) -> Iterable[list[str]]:
+    import textwrap
+
     wraps = cells[0][-1].strip().lower() == wrapped
     for row in cells:
         short = [shorten(cell, width) for cell, width in zip(row, widths, strict=True)]
         if not wraps:
             yield short
             continue
-        first, *more = _lines(row[-1], widths[-1])
+        lines = textwrap.wrap(row[-1], widths[-1], break_long_words=False, break_on_hyphens=False)
+        first, *more = lines or [""]
         yield [*short[:-1], first]
         for line in more:
             yield [*[""] * (len(row) - 1), line]
-
-
-def _lines(text: str, width: int) -> list[str]:
-    import textwrap
-
-    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def _text(cells: Table, widths: Sequence[int], gap: int, coloured: bool) -> str:

@@ -1,1 +1,1 @@
-"""The command's client of an API server, ours or a real one."""
+"""HTTP client for the control API of a local platform, or for kube-apiserver."""

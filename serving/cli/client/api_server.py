@@ -1,4 +1,4 @@
-"""A real API server as the command's client sees it: address, TLS, proxy, credentials, and what its errors mean."""
+"""kube-apiserver as a `Server` of the client: its address, TLS, proxy, credentials and error messages."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ OURS, KNATIVE = "knodel.dev", "knative.dev"
 
 
 class ApiServer:
-    """The API server of a context, and who asks it.
+    """The API server of a context, with the credentials of its user.
 
-    `proxy` is the `proxy-url` of its cluster; `authorization` gives the header of that name, empty for none.
+    `proxy` is the `proxy-url` of its cluster; `authorization` returns the Authorization header, empty for none.
     """
 
-    checks_models = False
-    """It has the schema of a Model and its CEL rules; what needs more is checked before it is sent."""
-    restarts_within = 30.0
-    """s; an API server is back in a few, on a busy machine in many."""
+    validates_models = False
+    """It checks the schema of a Model and its CEL rules; the command runs the other checks before it sends a Model."""
+    restart_window = 30.0
+    """s; an API server restarts in a few seconds, on a busy machine in many."""
 
     def __init__(
         self, context: str, configuration: Configuration, proxy: str, authorization: Callable[[], str]
@@ -39,36 +39,38 @@ class ApiServer:
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where it is."""
+        """The address of the API server."""
         return self._endpoint
 
     def credentials(self) -> Mapping[str, str]:
-        """The Authorization header, if the user has one. Raises CommandError."""
+        """Return the Authorization header, if the user has one. Raises CommandError."""
         value = " ".join(self._authorization().split())  # a token file may end in a newline
         if not value:
             return {}
         if not (value.isascii() and value.isprintable()):
-            raise CommandError(f"context {self._context}: its token has characters that no token has")
+            raise CommandError(
+                f"context {self._context}: the token has characters that are not printable ASCII: log in again"
+            )
         return {"Authorization": value}
 
-    def unauthorized(self, message: str) -> str:
-        """Credentials that are absent, wrong or expired."""
+    def unauthorized_message(self, message: str) -> str:
+        """Describe a 401: the credentials are absent, wrong or expired."""
         return (
-            f"{self._endpoint.what} does not know who asks ({message or 'Unauthorized'}): the credentials of the "
-            "context are absent, wrong or expired; log in again"
+            f"{self._endpoint.what} does not accept the credentials of the context ({message or 'Unauthorized'}): "
+            "they are absent, wrong or expired; log in again"
         )
 
-    def forbidden(self, message: str) -> str:
-        """A right that is missing: the message names who, which verb, which resource."""
-        return f"{message}: ask who runs the cluster for this right"
+    def forbidden_message(self, message: str) -> str:
+        """Describe a 403; the API server's message names the user, the verb and the resource."""
+        return f"{message}: ask the administrator of the cluster for this permission"
 
-    def lacks(self, resource: str) -> str:
-        """Something that is not installed."""
-        what = f"{self._endpoint.what} does not know {resource or 'this path'}"
+    def missing_message(self, resource: str) -> str:
+        """Describe the 404 of a resource that is not installed."""
+        what = f"{self._endpoint.what} does not serve {resource or 'this path'}"
         if resource.endswith(f".{OURS}"):
-            return f"{what}: Knodel is not installed there; `knodel install --kube-context {self._context}` does it"
+            return f"{what}: Knodel is not installed there; `knodel install --kube-context {self._context}` installs it"
         owner = "Knative Serving is not installed there; " if resource.endswith(KNATIVE) else ""
-        return f"{what}: {owner}`knodel doctor --kube-context {self._context}` says what is missing"
+        return f"{what}: {owner}`knodel doctor --kube-context {self._context}` shows the missing parts"
 
 
 def _endpoint(context: str, found: Configuration, proxy: str) -> Endpoint:
@@ -77,7 +79,7 @@ def _endpoint(context: str, found: Configuration, proxy: str) -> Endpoint:
         url.hostname or "",
         url.port or PORTS[url.scheme],
         f"the API server of context {context}",
-        f"`knodel doctor --kube-context {context}` looks for the cause",
+        f"`knodel doctor --kube-context {context}` finds the cause",
         tls=_tls(context, found) if url.scheme == "https" else None,
         tls_name=found.tls_server_name or "",
         tls_remedy="check certificate-authority, server and tls-server-name of its cluster in the kubeconfig",
@@ -87,21 +89,24 @@ def _endpoint(context: str, found: Configuration, proxy: str) -> Endpoint:
 
 
 def _without_user(address: str) -> str:
-    """What may be no URL, without user and password: `://` may be missing, and a password may have any sign."""
+    """Remove user and password from an invalid URL: `://` may be missing, and a password may have any character."""
     head, at, rest = address.rpartition("@")
     scheme, separator, _ = head.partition("://")
     return f"{scheme}{separator}…@{rest}" if at and separator else f"…@{rest}" if at else address
 
 
 def _address(context: str, field: str, text: str, schemes: tuple[str, ...]) -> SplitResult:
-    """The URL's parts. Raises CommandError, without user and password, for one that is none or of another scheme."""
+    """Parse a URL of one of the schemes. Raises CommandError, without user and password, for any other text."""
     try:
         url = urlsplit(text)
         good = url.scheme in schemes and bool(url.hostname) and (url.port is None or url.port > 0)
-    except ValueError:  # its port is no number
+    except ValueError:  # the port is not a number
         good = False
     if not good:
-        raise CommandError(f"context {context}: {field} {_without_user(text)!r} is no {' or '.join(schemes)} URL")
+        wanted = " or ".join(schemes)
+        raise CommandError(
+            f"context {context}: {field} {_without_user(text)!r} is not an {wanted} URL: correct the kubeconfig"
+        )
     return url
 
 
@@ -112,14 +117,16 @@ def _tls(context: str, found: Configuration) -> ssl.SSLContext:
             made.check_hostname, made.verify_mode = False, ssl.CERT_NONE
         if found.cert_file:
             made.load_cert_chain(found.cert_file, found.key_file)
-    except OSError as error:  # ssl.SSLError is one
+    except OSError as error:  # includes ssl.SSLError
         reason = one_line(str(error))
-        raise CommandError(f"context {context}: its certificates or key are refused ({reason}): check them") from error
+        raise CommandError(
+            f"context {context}: its certificates or key cannot be loaded ({reason}): check them in the kubeconfig"
+        ) from error
     return made
 
 
 def _proxy(context: str, server: SplitResult, given: str) -> Proxy | None:
-    """`proxy-url`, else that of the environment unless NO_PROXY names the server, as client-go has it."""
+    """Return the proxy of `proxy-url`, else of the environment unless NO_PROXY has the server, as client-go does."""
     from urllib.request import getproxies, proxy_bypass  # the kubernetes package has imported it already
 
     text = given or ("" if proxy_bypass(server.hostname or "") else getproxies().get(server.scheme, ""))

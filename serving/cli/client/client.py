@@ -1,6 +1,6 @@
-"""One thin REST client in Kubernetes' grammar, over the standard library: a command must not pay for a large import.
+"""A thin client of the Kubernetes REST API on the standard library, since large imports would slow each command.
 
-It talks to the control API of a platform on this machine, or to a real API server; which one, it does not ask.
+It serves for the control API of a platform on this machine and for kube-apiserver; `Server` holds the differences.
 """
 
 from __future__ import annotations
@@ -14,82 +14,90 @@ from urllib.parse import quote, urlencode
 from clusters.base.errors import NotFound
 from clusters.base.objects import Kind, Object
 from serving.cli.base.errors import CommandError, UsageError
-from serving.cli.client.answers import error_of, is_list, is_object, parse, raise_failure
-from serving.cli.client.http import FOREIGN, Answer, exchange
+from serving.cli.client.http import FOREIGN, HttpResponse, exchange
+from serving.cli.client.responses import error_of, is_list, is_object, parse, raise_failure
 from serving.cli.client.server import Server
 
-TIMEOUT = 30.0  # s for one answer of the platform; it takes milliseconds
-LEAST_TIMEOUT = 5.0  # s; an answer may take that long on a machine with too much to do
-WATCH_MARGIN = 5.0  # s that the end of a watch may come after the time that was agreed
-LEAST_PAUSE = 1.0  # s before another try, also when the server says 0
+TIMEOUT = 30.0  # s for one response; the platform takes milliseconds
+MIN_TIMEOUT = 5.0  # s; a response may take this long on an overloaded machine
+WATCH_MARGIN = 5.0  # s by which the end of a watch may be late
+MIN_RETRY_DELAY = 1.0  # s before a retry, also for `Retry-After: 0`
 MANAGER = "knodel-cli"
 TERMINATING = "is being deleted"
-"""In the message of a create in a namespace that ends, on a platform of this machine."""
+"""Part of the error message for a create in a terminating namespace, on a platform of this machine."""
 SEPARATORS = frozenset("/%")
-"""What an API server takes for more than a name, encoded or not (apimachinery `IsValidPathSegmentName`)."""
+"""Characters that an API server does not allow in a path segment (apimachinery `IsValidPathSegmentName`)."""
 JSON = "application/json"
 MERGE = "application/merge-patch+json"
-STRICT = {"fieldValidation": "Strict"}  # a field that the server does not know is an error, not forgotten
+STRICT = {"fieldValidation": "Strict"}  # an unknown field is an error; otherwise the server drops it
 
 
 class Client:
-    """Kubernetes' grammar to one server, each answer within `timeout` seconds."""
+    """A client of one API server; `timeout` limits each response, in seconds."""
 
     def __init__(self, server: Server, timeout: float = TIMEOUT) -> None:
         self._server = server
         self._timeout = timeout
 
     @property
-    def checks_models(self) -> bool:
-        """Whether the server asks every question of `serving.types` itself before it stores a Model."""
-        return self._server.checks_models
+    def validates_models(self) -> bool:
+        """Whether the server runs all checks of `serving.types` before it stores a Model."""
+        return self._server.validates_models
 
     @property
-    def restarts_within(self) -> float:
-        """Seconds for which the server may be away while somebody waits."""
-        return self._server.restarts_within
+    def restart_window(self) -> float:
+        """How long a waiting command tolerates an unreachable server, in seconds."""
+        return self._server.restart_window
 
     def get(self, kind: Kind, name: str, namespace: str = "") -> Object:
-        """One object. Raises NotFound."""
+        """Return one object. Raises NotFound."""
         return self._call("GET", _object_path(kind, namespace, name), is_good=is_object)
 
+    def exists(self, kind: Kind, name: str, namespace: str = "") -> bool:
+        """Return whether the object exists."""
+        try:
+            self.get(kind, name, namespace)
+        except NotFound:
+            return False
+        return True
+
     def list(self, kind: Kind, namespace: str | None, selector: str = "", fields: str = "") -> Object:
-        """A List object; `namespace` None means all; selectors of labels and of fields."""
+        """Return a List object, of all namespaces for None, filtered by label `selector` and by field selector."""
         query = {"labelSelector": selector, "fieldSelector": fields}
         given = {name: value for name, value in query.items() if value}
         return self._call("GET", _path(kind, namespace), given, is_good=is_list)
 
     def merge(self, kind: Kind, name: str, namespace: str, patch: Mapping[str, Any], dry_run: bool = False) -> Object:
-        """JSON merge patch."""
+        """Apply a JSON merge patch (RFC 7386) and return the object. Raises NotFound, Conflict, Invalid."""
         path = _object_path(kind, namespace, name)
         return self._call("PATCH", path, _writing(dry_run), patch, MERGE, is_good=is_object)
 
     def create(self, kind: Kind, obj: Object, namespace: str = "", *, dry_run: bool = False) -> Object:
-        """Create. Raises AlreadyExists, NotFound for an absent namespace."""
+        """Create an object and return it. Raises AlreadyExists; NotFound when the namespace does not exist."""
         try:
             return self._call("POST", _path(kind, namespace), _writing(dry_run), obj, is_good=is_object)
         except NotFound as error:
             if not namespace or TERMINATING in str(error):
                 raise
             remedy = f"`knodel namespace {namespace}` creates it"
-            raise NotFound(f"there is no namespace {namespace}: {remedy}") from error
+            raise NotFound(f"namespace {namespace} not found: {remedy}") from error
 
     def delete(self, kind: Kind, name: str, namespace: str = "") -> None:
-        """Delete. Raises NotFound."""
+        """Delete an object. Raises NotFound."""
         self._call("DELETE", _object_path(kind, namespace, name))
 
-    def ask(self, kind: Kind, question: Object) -> Object:
-        """The answer to an object that is a question and is not stored, such as a SelfSubjectAccessReview."""
-        return self._call("POST", _path(kind, None), None, question)
+    def review(self, kind: Kind, request: Object) -> Object:
+        """Post an object that the server evaluates but does not store, such as a SelfSubjectAccessReview."""
+        return self._call("POST", _path(kind, None), None, request)
 
     def read(self, path: str) -> Object:
-        """The JSON object at a path that is no object's, such as `/version`."""
+        """Return the JSON object at a path outside the resources, such as `/version`."""
         return self._call("GET", path)
 
     def watch(
         self, kind: Kind, namespace: str, name: str, version: str, timeout: float
     ) -> Iterator[tuple[str, Object]]:
-        """(type, object) of one object's changes; ends after `timeout` seconds at the latest. Raises Gone."""
+        """Watch one object: yield (event type, object), for at most `timeout` seconds. Raises Gone."""
         query = {
             "watch": "1",
             "resourceVersion": version,
@@ -102,15 +110,15 @@ class Client:
             if event.get("type") == "ERROR" and isinstance(obj, dict):
                 raise error_of(obj, self._server)
             if not isinstance(event.get("type"), str) or not is_object(obj):
-                raise CommandError(f"{self._server.endpoint.what}'s answer is no watch: {FOREIGN}")
+                raise CommandError(f"the response of {self._server.endpoint.what} is not a watch event: {FOREIGN}")
             yield event["type"], event["object"]
 
     def stream(self, path: str, query: Mapping[str, str]) -> Iterator[bytes]:
-        """The lines of a streamed answer, such as a log."""
+        """Yield the lines of a streamed response, such as a log."""
         return self._lines(path, query, silence=None)
 
     def log_path(self, namespace: str, pod: str) -> str:
-        """Where a Pod's log is."""
+        """Return the path of a Pod's log."""
         return f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(pod, safe='')}/log"
 
     def _call(
@@ -124,43 +132,43 @@ class Client:
         is_good: Callable[[object], bool] = lambda _: True,
     ) -> Object:
         content = json.dumps(body).encode() if body is not None else None
-        value = self._patiently(method, path, query, content, type)
+        value = self._send(method, path, query, content, type)
         if not is_good(value):
             what = self._server.endpoint.what
-            raise CommandError(f"{what}'s answer to {method} {path} is not what was asked for: {FOREIGN}")
+            raise CommandError(f"{what} sent a response of another kind to {method} {path}: {FOREIGN}")
         return value
 
-    def _patiently(
+    def _send(
         self, method: str, path: str, query: Mapping[str, str] | None, content: bytes | None, type: str
     ) -> Object:
-        """The answer; where the server asks for another try later, the answer to that, within the timeout."""
+        """Send a request and return the response; retry within the timeout if the server sends Retry-After."""
         target, deadline = _target(path, query), time.monotonic() + self._timeout
         while True:
             headers = self._headers() | ({"Content-Type": type} if content is not None else {})
             with exchange(
                 self._server.endpoint, method, target, body=content, headers=headers, timeout=self._timeout
-            ) as answer:
-                pause = _pause(answer)
-                if pause is None or time.monotonic() + pause > deadline:
-                    raise_failure(answer, self._server, path)
-                    return parse(answer.body(), self._server)
-            time.sleep(pause)
+            ) as response:
+                delay = _retry_delay(response)
+                if delay is None or time.monotonic() + delay > deadline:
+                    raise_failure(response, self._server, path)
+                    return parse(response.body(), self._server)
+            time.sleep(delay)
 
     def _lines(self, path: str, query: Mapping[str, str], silence: float | None) -> Iterator[bytes]:
         with exchange(
             self._server.endpoint, "GET", _target(path, query), headers=self._headers(),
             timeout=self._timeout, stream=True, silence=silence,
-        ) as answer:  # fmt: skip
-            raise_failure(answer, self._server, path)
-            yield from answer.lines()
+        ) as response:  # fmt: skip
+            raise_failure(response, self._server, path)
+            yield from response.lines()
 
     def _headers(self) -> dict[str, str]:
         return {"Accept": JSON, **self._server.credentials()}
 
 
-def _pause(answer: Answer) -> float | None:
-    """Seconds to wait when the server asks for another try (429 or 5xx with Retry-After, as client-go), else None."""
-    return answer.retry_after(LEAST_PAUSE) if answer.status == 429 or answer.status >= 500 else None
+def _retry_delay(response: HttpResponse) -> float | None:
+    """Return the seconds before a retry, for 429 or 5xx with Retry-After (as client-go does), else None."""
+    return response.retry_after(MIN_RETRY_DELAY) if response.status == 429 or response.status >= 500 else None
 
 
 def _target(path: str, query: Mapping[str, str] | None) -> str:
@@ -169,9 +177,9 @@ def _target(path: str, query: Mapping[str, str] | None) -> str:
 
 def _object_path(kind: Kind, namespace: str, name: str) -> str:
     if not name:
-        raise UsageError(f"the name of a {kind.kind} is empty: give one")  # its path would be that of all of them
-    if name in (".", "..") or not SEPARATORS.isdisjoint(name):  # its path would be that of something else
-        raise NotFound(f"{kind.kind} {name!r} not found: a name has no / and no %")
+        raise UsageError(f"the name of a {kind.kind} is empty: give a name")  # an empty name is the path of the list
+    if name in (".", "..") or not SEPARATORS.isdisjoint(name):  # such a name is the path of another resource
+        raise NotFound(f"{kind.kind} {name!r} not found: a name cannot contain / or %")
     return _path(kind, namespace, name)
 
 

@@ -1,4 +1,4 @@
-"""One HTTP exchange with a server, bounded in time and size whatever is on the other end."""
+"""One HTTP exchange with an untrusted server: a request and its response, limited in time and size."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from clusters.net import unix_sockets
 from clusters.net.retry_after import parse_retry_after
 from serving.cli.base.errors import CommandError, Unreachable
 
-LONGEST_ANSWER = 64 * 1024 * 1024  # bytes; an endless body must not fill memory
-LONGEST_LINE = 4 * 1024 * 1024  # bytes of one line of a stream: an object has 3 MiB at most
-LONGEST_RETRY = 999_999.0  # s of a Retry-After header
-FOREIGN = "is something else on its port?"
+MAX_BODY_BYTES = 64 * 1024 * 1024  # an endless body must not fill the memory
+MAX_LINE_BYTES = 4 * 1024 * 1024  # one line of a stream; an object has at most 3 MiB
+MAX_RETRY_AFTER = 999_999.0  # s of a Retry-After header
+FOREIGN = "check that no other server listens at this address"
 
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """An HTTP proxy that tunnels to the server; `headers` are for the proxy alone."""
+    """An HTTP proxy that tunnels to the server; `headers` are sent to the proxy only."""
 
     host: str
     port: int
@@ -34,10 +34,10 @@ class Proxy:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An HTTP server: how it is reached, how messages name it, and what helps when it does not answer.
+    """The address of an HTTP server, its name in messages (`what`), and the `remedy` when it does not respond.
 
-    With `tls`, its certificate must be for `tls_name` (empty: for `host`). `prefix` stands before every path. With
-    `socket`, it listens at that path as the user `owner`, and `host` is only the request's Host.
+    With `tls`, its certificate must be valid for `tls_name` (empty: for `host`). `prefix` precedes every path. With
+    `socket`, the server listens at that path as the user `owner`, and `host` is only the Host header.
     """
 
     host: str
@@ -54,14 +54,14 @@ class Endpoint:
 
     @property
     def where(self) -> str:
-        """The name of the server in messages."""
+        """The name and address of the server for messages."""
         if self.socket is not None:
             return f"{self.what} at {self.socket}"
         return f"{self.what} at {f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
 
-class Answer:
-    """An answer whose head has come."""
+class HttpResponse:
+    """A response whose head has arrived."""
 
     def __init__(self, response: http.client.HTTPResponse, where: str, late: threading.Event) -> None:
         self.status = response.status
@@ -73,21 +73,21 @@ class Answer:
 
     def retry_after(self, least: float = 0.0) -> float | None:
         """Return the seconds of the Retry-After header, at least `least`; None for an absent or invalid one."""
-        return parse_retry_after(self.headers.get("Retry-After"), datetime.now(UTC), least=least, most=LONGEST_RETRY)
+        return parse_retry_after(self.headers.get("Retry-After"), datetime.now(UTC), least=least, most=MAX_RETRY_AFTER)
 
     def body(self) -> bytes:
-        """The whole body. Raises CommandError for one that is too large."""
-        content = self._response.read(LONGEST_ANSWER + 1)
-        _check_in_time(self._late)  # without Content-Length, what was cut off looks complete
-        if len(content) > LONGEST_ANSWER:
-            raise CommandError(f"the answer of {self._where} is larger than {format_size(LONGEST_ANSWER)}: {FOREIGN}")
+        """Return the whole body. Raises CommandError when it is too large."""
+        content = self._response.read(MAX_BODY_BYTES + 1)
+        _check_in_time(self._late)  # without Content-Length, a truncated body looks complete
+        if len(content) > MAX_BODY_BYTES:
+            raise CommandError(f"the response of {self._where} is larger than {format_size(MAX_BODY_BYTES)}: {FOREIGN}")
         return content
 
     def lines(self) -> Iterator[bytes]:
-        """The body line by line, as it comes. Raises CommandError for a line that is too long."""
-        while line := self._response.readline(LONGEST_LINE + 1):
-            if len(line) > LONGEST_LINE:
-                raise CommandError(f"a line of {self._where} is longer than {format_size(LONGEST_LINE)}: {FOREIGN}")
+        """Yield the lines of the body as they arrive. Raises CommandError when a line is too long."""
+        while line := self._response.readline(MAX_LINE_BYTES + 1):
+            if len(line) > MAX_LINE_BYTES:
+                raise CommandError(f"a line of {self._where} is longer than {format_size(MAX_LINE_BYTES)}: {FOREIGN}")
             yield line
 
 
@@ -102,11 +102,11 @@ def exchange(
     timeout: float,
     stream: bool = False,
     silence: float | None = None,
-) -> Iterator[Answer]:
-    """Send a request and yield its answer, which is complete within `timeout` seconds, however slowly it drips.
+) -> Iterator[HttpResponse]:
+    """Send a request and yield its response; all of it must arrive within `timeout` seconds.
 
-    With `stream` only its head must be; then it may go on for ever, and be silent for `silence` seconds (None: for
-    ever). Raises Unreachable when the server does not answer in time, or breaks off.
+    With `stream`, only the head must; the body may then last without limit, with gaps of at most `silence` seconds
+    (None: no limit). Raises Unreachable when the server does not respond in time, or closes the connection early.
     """
     connection = _Connection(endpoint, timeout)
     late = threading.Event()
@@ -115,12 +115,12 @@ def exchange(
             connection.connect()
             _check_in_time(late)
             connection.request(method, endpoint.prefix + target, body, headers)
-            answer = Answer(connection.getresponse(), endpoint.where, late)
+            response = HttpResponse(connection.getresponse(), endpoint.where, late)
             _check_in_time(late)
             if stream:
                 timer.cancel()
                 connection.wire.settimeout(silence)
-            yield answer
+            yield response
     except (OSError, http.client.HTTPException) as error:
         raise _unreachable(endpoint, error, timeout if late.is_set() else None) from error
     finally:
@@ -128,7 +128,7 @@ def exchange(
 
 
 class _Connection(http.client.HTTPConnection):
-    """A connection that keeps its socket at hand, also when the answer has taken it over, and wraps it in TLS."""
+    """A connection over TCP or a unix socket, with TLS; it keeps its socket after the response has detached it."""
 
     def __init__(self, endpoint: Endpoint, timeout: float) -> None:
         proxy = endpoint.proxy
@@ -140,17 +140,22 @@ class _Connection(http.client.HTTPConnection):
 
     @property
     def wire(self) -> socket.socket:
-        """The socket. Raises OSError before there is one."""
+        """The socket. Raises OSError before it is connected."""
         wire = self._wire or self.sock
         if wire is None:
             raise OSError("not connected")
         return wire
 
     def connect(self) -> None:
-        """Connect by the unix socket, or by TCP, through the proxy's tunnel, and with TLS. Raises OSError."""
+        """Connect by the unix socket, or by TCP, through the tunnel of the proxy, and with TLS.
+
+        Raises PermissionError when another user listens at the unix socket: nothing is sent then. Raises OSError.
+        """
         if self._endpoint.socket is not None:
             self.sock = self._wire = unix_sockets.connect(self._endpoint.socket, self.timeout)
-            self._check_owner(self.sock)
+            uid = unix_sockets.peer_of(self.sock).uid
+            if uid != self._endpoint.owner:
+                raise PermissionError(f"user {uid} listens there, not user {self._endpoint.owner}")
             return
         super().connect()
         self._wire = self.sock
@@ -161,26 +166,20 @@ class _Connection(http.client.HTTPConnection):
             )
             self.sock.do_handshake()
 
-    def _check_owner(self, connection: socket.socket) -> None:
-        """Raise PermissionError when another user listens: nothing may be sent to them."""
-        uid = unix_sockets.peer_of(connection).uid
-        if uid != self._endpoint.owner:
-            raise PermissionError(f"user {uid} listens there, not user {self._endpoint.owner}")
-
 
 def _unreachable(endpoint: Endpoint, error: Exception, late: float | None) -> Unreachable:
     if late is not None:
-        reason = f"not within {late:g} s"
+        reason = f"timeout after {late:g} s"
     elif isinstance(error, ssl.SSLCertVerificationError):
         return Unreachable(f"{endpoint.where} is not trusted ({error.verify_message}): {endpoint.tls_remedy}")
     else:
         reason = str(error) or error.__class__.__name__
-    return Unreachable(f"{endpoint.where} does not answer ({reason}): {endpoint.remedy}")
+    return Unreachable(f"{endpoint.where} does not respond ({reason}): {endpoint.remedy}")
 
 
 @contextmanager
 def _cut_after(seconds: float, connection: _Connection, late: threading.Event) -> Iterator[threading.Timer]:
-    """End the exchange from outside: a drip of bytes never runs into the timeout of a socket."""
+    """Shut the connection down after `seconds`: a slow trickle of bytes never reaches the timeout of a socket."""
     timer = threading.Timer(seconds, _cut, (connection, late))
     timer.daemon = True
     timer.start()
@@ -198,7 +197,7 @@ def _check_in_time(late: threading.Event) -> None:
 def _cut(connection: _Connection, late: threading.Event) -> None:
     late.set()
     try:
-        # The base class's: that of TLS forgets the session first, and a read would then return what is encrypted.
+        # Not SSLSocket.shutdown: it drops the TLS session first, and a read would then return encrypted bytes.
         socket.socket.shutdown(connection.wire, socket.SHUT_RDWR)
     except OSError:
-        return  # the other end was faster, or there is no connection yet: its own timeout ends the attempt
+        return  # already closed, or not connected yet: the socket's timeout ends the attempt

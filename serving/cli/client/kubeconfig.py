@@ -1,7 +1,7 @@
-"""The contexts of a kubeconfig. With `api_server`, all of the command that imports the `kubernetes` package.
+"""Read the contexts of a kubeconfig with the loader of the `kubernetes` package.
 
-It is imported when a context is named and not before. Its loader knows merged files, tokens, client certificates, exec
-plugins and OIDC; what it leaves to its own client (TLS, proxies) is made in `api_server` for the standard library's.
+Only this module and `api_server` import that package, and only when a context is given. The loader supports merged
+files, tokens, client certificates, exec plugins and OIDC. `api_server` adds TLS and proxies for `http.client`.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from serving.cli.client.api_server import ApiServer
 
 DEFAULT_PATH = "~/.kube/config"
-NAMESPACE = "default"  # of a context that names none
-BEARER = "BearerToken"  # where the loader puts the whole Authorization header
+NAMESPACE = "default"  # for a context without a namespace
+BEARER = "BearerToken"  # key under which the loader stores the Authorization header
 IMPERSONATION = ("as", "as-uid", "as-groups", "as-user-extra")
 Entry = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class KubeContext:
-    """A context that a kubeconfig has. `paths` are its files, as KUBECONFIG joins them."""
+    """A context of a kubeconfig. `paths` are the files, joined as in KUBECONFIG."""
 
     name: str
     namespace: str
@@ -41,32 +41,32 @@ class KubeContext:
 
     @classmethod
     def find(cls, name: str, environ: Mapping[str, str] = os.environ) -> KubeContext:
-        """The context of that name in KUBECONFIG, else in ~/.kube/config.
+        """Return the context `name` of KUBECONFIG, else of ~/.kube/config.
 
-        Raises UsageError when there is none, CommandError when the files cannot be read or the package is absent.
+        Raises UsageError for an unknown context, CommandError when the files cannot be read or the package is absent.
         """
         paths = environ.get("KUBECONFIG") or DEFAULT_PATH
         config = _merged(paths)
         contexts = _entries(config, "contexts", "context")
         if name not in contexts:
             known = ", ".join(sorted(contexts)) or "none"
-            raise UsageError(f"--kube-context: {paths} has no context {name!r}; known: {known}")
+            raise UsageError(f"--kube-context: {paths} has no context {name!r}: known contexts are {known}")
         context = contexts[name]
         user = _entries(config, "users", "user").get(str(context.get("user")), {})
         cluster = _entries(config, "clusters", "cluster").get(str(context.get("cluster")), {})
         return cls(name, str(context.get("namespace") or NAMESPACE), paths, user, cluster)
 
     def connect(self) -> ApiServer:
-        """Its API server, with credentials: an exec plugin runs here. Raises CommandError."""
+        """Return the API server with its credentials; runs an exec plugin. Raises CommandError."""
         from serving.cli.client.api_server import ApiServer
 
         impersonated = [key for key in IMPERSONATION if self.user.get(key)]
         if impersonated:
             raise CommandError(
-                f"context {self.name}: its user sets `{impersonated[0]}`, and knodel cannot act as somebody else: "
+                f"context {self.name}: its user sets `{impersonated[0]}`, but knodel does not support impersonation: "
                 "use a context with that user's own credentials"
             )
-        with tempfile.TemporaryDirectory(prefix="knodel-") as folder:  # keys of the kubeconfig, until TLS has read them
+        with tempfile.TemporaryDirectory(prefix="knodel-") as folder:  # for keys of the kubeconfig, until TLS has them
             found = self._load(folder)
             proxy = str(self.cluster.get("proxy-url") or "")
             return ApiServer(self.name, found, proxy, lambda: self._authorization(found))
@@ -76,42 +76,42 @@ class KubeContext:
         from kubernetes.config import ConfigException, load_kube_config
 
         found = Configuration()
-        with _complaints() as complaints:
+        with _collected_errors() as errors:
             try:
                 load_kube_config(self.paths, self.name, found, temp_file_path=folder)  # type: ignore[no-untyped-call]
             except (ConfigException, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
                 raise CommandError(
                     f"context {self.name} of {self.paths} cannot be used: {error_text(error)}"
                 ) from error
-        self._refuse(complaints)
+        self._check_no_errors(errors)
         return found
 
     def _authorization(self, found: Configuration) -> str:
-        """The Authorization header, empty for none; the loader renews what expires."""
-        with _complaints() as complaints:
+        """Return the Authorization header, empty for none; the loader renews expired credentials."""
+        with _collected_errors() as errors:
             header = found.get_api_key_with_prefix(BEARER)
-        self._refuse(complaints)
+        self._check_no_errors(errors)
         return header or ""
 
-    def _refuse(self, complaints: list[str]) -> None:
-        """The loader logs that a plugin failed, and goes on without credentials: we do not."""
-        if complaints:
-            raise CommandError(f"context {self.name}: its credentials cannot be had: {'; '.join(complaints)}")
+    def _check_no_errors(self, errors: list[str]) -> None:
+        """Raise CommandError for errors that the loader logged: it continues without credentials if a plugin fails."""
+        if errors:
+            raise CommandError(f"context {self.name}: its credentials cannot be loaded: {'; '.join(errors)}")
 
 
 def contexts_of(environ: Mapping[str, str] = os.environ) -> list[str]:
-    """The names of all contexts. Raises CommandError."""
+    """Return the names of all contexts. Raises CommandError."""
     return list(_entries(_merged(environ.get("KUBECONFIG") or DEFAULT_PATH), "contexts", "context"))
 
 
 def _merged(paths: str) -> Entry:
-    """The kubeconfig that the files make together, first come first served."""
+    """Merge the files of the kubeconfig; for a name in several files the first one wins. Raises CommandError."""
     try:
         from kubernetes.config import ConfigException
         from kubernetes.config.kube_config import KubeConfigMerger
     except ImportError as error:
         raise CommandError(
-            f"--kube-context needs the package `kubernetes` ({error}): `pip install 'knodel[kubernetes]'`"
+            f"--kube-context needs the package `kubernetes` ({error}): `pip install 'knodel[kubernetes]'` installs it"
         ) from error
     import yaml
 
@@ -120,13 +120,13 @@ def _merged(paths: str) -> Entry:
     except (ConfigException, OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
         raise CommandError(f"the kubeconfig {paths} cannot be read: {error_text(error)}") from error
     if merged is None:
-        raise CommandError(f"there is no kubeconfig at {paths}: set KUBECONFIG, or write one there")
+        raise CommandError(f"no kubeconfig found at {paths}: create one, or set KUBECONFIG to its path")
     value: Entry = merged.value
     return value
 
 
 def _entries(config: Entry, plural: str, singular: str) -> dict[str, Entry]:
-    """Name → what stands under it. The merger wraps every entry, and has checked none."""
+    """Return name → content of the entries in the list `plural`. The merger wraps entries and does not check them."""
     found: dict[str, Entry] = {}
     for wrapped in config.get(plural) or ():
         entry = getattr(wrapped, "value", wrapped)
@@ -137,15 +137,15 @@ def _entries(config: Entry, plural: str, singular: str) -> dict[str, Entry]:
 
 
 @contextmanager
-def _complaints() -> Iterator[list[str]]:
-    """What is logged as an error meanwhile, instead of printing it."""
+def _collected_errors() -> Iterator[list[str]]:
+    """Collect the messages of errors that are logged in the block, instead of printing them."""
     found: list[str] = []
 
     class Collect(logging.Handler):
-        """Keeps messages of errors."""
+        """Collects the messages of errors."""
 
         def emit(self, record: logging.LogRecord) -> None:
-            """Keep one."""
+            """Collect one message."""
             if record.levelno >= logging.ERROR:
                 found.append(redact(record.getMessage()))
 

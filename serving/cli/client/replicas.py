@@ -1,7 +1,7 @@
-"""What the replicas of a Model that do not run say of themselves.
+"""Find out from their Pods why replicas of a Model do not run.
 
-Knative looks into a Pod only when its Deployment changes, which a container that keeps crashing does not bring about
-before `startupDeadline`: until then the Pod alone knows the cause.
+Knative reads the status of a Pod only when its Deployment changes. For a container that keeps crashing, that happens
+only after `startupDeadline`; until then, only the Pod shows the cause.
 """
 
 from __future__ import annotations
@@ -13,70 +13,69 @@ from serving.cli.client.client import Client
 from serving.types.annotations import LABEL_MODEL
 
 SIDECAR = "queue-proxy"  # Knative's container beside the model's
-STARTING = ("ContainerCreating", "PodInitializing")  # reasons of a container with which nothing is wrong
-PLAIN = ("", "Error", "Completed")  # reasons of an end that say no more than its exit code
-PENDING = "Pending"  # phase of a Pod that no node runs yet
-MOST = 3  # replicas that are told of; those of one version end alike
+STARTING = ("ContainerCreating", "PodInitializing")  # waiting reasons of a normal start
+PLAIN = ("", "Error", "Completed")  # termination reasons that add nothing to the exit code
+PENDING = "Pending"  # phase of a Pod that runs on no node yet
+MAX_REPLICAS = 3  # replicas to report; those of one version usually fail alike
 
 
 def container_of(pod: Object) -> str:
-    """The name of the container with the model; on Kubernetes Knative's proxy is another."""
+    """Return the name of the container with the model server, not of Knative's sidecar."""
     names = [str(one["name"]) for one in pod["spec"]["containers"]]
     return next((name for name in names if name != SIDECAR), names[0])
 
 
 def status_of(pod: Object) -> Object:
-    """The status of the container with the model; empty while there is none."""
+    """Return the status of the container with the model server; empty while there is none."""
     name, states = container_of(pod), (pod.get("status") or {}).get("containerStatuses") or ()
     return next((one for one in states if one.get("name") == name), {})
 
 
-def troubles(client: Client, name: str, namespace: str) -> list[str]:
-    """What keeps replicas of the Model from running, a sentence each, those of the newest first.
+def replica_problems(client: Client, name: str, namespace: str) -> list[str]:
+    """Return a sentence for each replica that fails to run, newest first.
 
-    It is said beside something worse, so it is empty where Pods cannot be seen.
+    Callers add them to another message, so the list is empty if Pods cannot be read.
     """
     try:
         pods = client.list(POD, namespace, f"{LABEL_MODEL}={name}")["items"]
     except KnodelError:
         return []
     newest = sorted(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")), reverse=True)
-    return [f"replica {name_of(pod)} {said}" for pod in newest if (said := _trouble(pod))][:MOST]
+    return [f"replica {name_of(pod)} {problem}" for pod in newest if (problem := _problem_of(pod))][:MAX_REPLICAS]
 
 
-def not_started(pod: Object) -> str:
-    """Why the container has no log, empty when it has one: it runs, or it ran before it was restarted."""
+def not_started_reason(pod: Object) -> str:
+    """Return why the container has no log yet; empty if it has one, because it runs or ran before a restart."""
     status, found = pod.get("status") or {}, status_of(pod)
     waiting = (found.get("state") or {}).get("waiting")
     if found.get("restartCount") or (waiting is None and (found or status.get("phase") != PENDING)):
         return ""
     unmet: Object = next((one for one in status.get("conditions") or () if one.get("status") == "False"), {})
-    reason = waiting or unmet  # a Pod that no node has yet has conditions only
+    reason = waiting or unmet  # a Pod without a node has only conditions
     words = [str(reason[part]) for part in ("reason", "message") if reason.get(part)]
     return f"replica {name_of(pod)} has not started: {': '.join(words) or 'no reason given yet'}"
 
 
-def _trouble(pod: Object) -> str:
-    """Empty when it runs, is on its way, goes, or is over (an evicted one lies about until it is collected)."""
+def _problem_of(pod: Object) -> str:
+    """Return why the replica fails to run; empty if it runs, starts normally, terminates or has terminated.
+
+    An evicted Pod remains in the list until it is garbage-collected.
+    """
     container = status_of(pod)
     if container.get("ready") or not is_active(pod):
         return ""
     state = container.get("state") or {}
     ended = state.get("terminated") or (container.get("lastState") or {}).get("terminated")
     if ended and ended.get("exitCode"):
-        return _end(ended)
+        reason = str(ended.get("reason") or "")
+        code = f"exit code {ended['exitCode']}" + (f" ({reason})" if reason not in PLAIN else "")
+        message = str(ended.get("message") or "").strip()
+        return f"ended with {code}" + (f": {message}" if message else "")
     waiting = state.get("waiting") or {}
     if waiting.get("reason") and waiting["reason"] not in STARTING:
         return f"has not started: {_words(waiting)}"
     scheduled = condition_of(pod, "PodScheduled") or {}
     return f"has no node: {_words(scheduled)}" if scheduled.get("status") == "False" else ""
-
-
-def _end(ended: Object) -> str:
-    reason = str(ended.get("reason") or "")
-    code = f"exit code {ended['exitCode']}" + (f" ({reason})" if reason not in PLAIN else "")
-    message = str(ended.get("message") or "").strip()
-    return f"ended with {code}" + (f": {message}" if message else "")
 
 
 def _words(state: Object) -> str:

@@ -1,4 +1,4 @@
-"""Whom a client talks to: the platform of this machine, or the API server of a kubeconfig's context."""
+"""The interface of the servers of a client: the platform of this machine, and the API server of a context."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from serving.cli.client.http import Endpoint
 
 
 class Server(Protocol):
-    """An API server: where it is, what proves who asks, and the words that its errors need."""
+    """An API server: its address, its credentials, and the texts of its errors."""
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where it is."""
+        """The address of the server."""
         ...
 
     @property
-    def checks_models(self) -> bool:
-        """Whether it asks every question of `serving.types` itself before it stores a Model."""
+    def validates_models(self) -> bool:
+        """Whether the server runs all checks of `serving.types` before it stores a Model."""
         ...
 
     @property
-    def restarts_within(self) -> float:
-        """Seconds for which it may be away while somebody waits; what takes longer a person wants to know."""
+    def restart_window(self) -> float:
+        """How long a waiting command tolerates an unreachable server, in seconds; a longer outage is an error."""
         ...
 
     def credentials(self) -> Mapping[str, str]:
-        """Headers that prove who asks, fresh for every request. Raises CommandError when there are none."""
+        """Return the headers that authenticate a request, read anew for each one. Raises CommandError."""
         ...
 
-    def unauthorized(self, message: str) -> str:
-        """What its refusal of the credentials means, with the remedy."""
+    def unauthorized_message(self, message: str) -> str:
+        """Describe a 401 with this message, with the remedy."""
         ...
 
-    def forbidden(self, message: str) -> str:
-        """What its refusal of a right means, with the remedy."""
+    def forbidden_message(self, message: str) -> str:
+        """Describe a 403 with this message, with the remedy."""
         ...
 
-    def lacks(self, resource: str) -> str:
-        """What it means that it does not know `resource` (`models.knodel.dev`), with the remedy."""
+    def missing_message(self, resource: str) -> str:
+        """Describe that the server does not serve `resource` (such as `models.knodel.dev`), with the remedy."""
         ...

@@ -1,4 +1,4 @@
-"""How a command finds the platform: by its state folder."""
+"""Find the platform of a state folder, and read its addresses and its token."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 from clusters.base.errors import KnodelError
 from clusters.embedded.store.lock import belongs_to, holder, is_foreign, owner_of
 from serving.cli.base.errors import CommandError, Unreachable, UsageError
-from serving.cli.base.home import expand
+from serving.cli.base.home import expand_home
 from serving.cli.client.http import FOREIGN, Endpoint
 from serving.types.settings.ports import port_options
 from serving.types.settings.state import CONTROL_SOCKET, TOKEN_FILE, Facts, StateError, split_address
 
-RESTARTS_WITHIN = 5.0  # s; a new `knodel up` takes one
-HOST = "localhost"  # the Host of requests over the platform's unix socket
+RESTART_WINDOW = 5.0  # s; `knodel up` takes one
+HOST = "localhost"  # the Host header of requests over the unix socket
 
 
 def state_folder(given: str | None) -> Path:
@@ -28,45 +28,45 @@ def state_folder(given: str | None) -> Path:
     """
     chosen = given or os.environ.get("KNODEL_STATE")
     if chosen:
-        return expand(chosen).absolute()
+        return expand_home(chosen).absolute()
     base = Path(os.environ.get("XDG_STATE_HOME") or "")
     if base.is_absolute():
         return base / "knodel"
     try:
         return Path("~/.local/state/knodel").expanduser()
     except RuntimeError as error:
-        raise UsageError("this user has no home folder: name the state folder with --state or KNODEL_STATE") from error
+        raise UsageError("this user has no home folder: give the state folder with --state or KNODEL_STATE") from error
 
 
 def version_skew(state: Path) -> str:
-    """What to say of a failure when the platform and this command are of different versions; empty when not."""
-    from clusters.base.version import VERSION  # reads the distribution's metadata
+    """Return a note if the platform and this command have different versions, else an empty string."""
+    from clusters.base.version import VERSION  # slow import: it reads the metadata of the distribution
 
     try:
-        facts = running(state)
+        facts = running_platform(state)
     except KnodelError:
         return ""
     if facts is None or facts.version == VERSION:
         return ""
-    remedy = f"`knodel down`, then `knodel up --detach{ports_again(facts)}` starts one of this version"
-    return f"the platform is of version {facts.version}, this command of {VERSION}: {remedy}"
+    remedy = f"`knodel down`, then `knodel up --detach{port_flags(facts)}` starts this version"
+    return f"the platform has version {facts.version}, this command {VERSION}: {remedy}"
 
 
-def running(state: Path) -> Facts | None:
-    """Return the facts of the platform that runs on the folder, None when none runs there or it is not ready.
+def running_platform(state: Path) -> Facts | None:
+    """Return the facts of the platform that runs on the folder; None if none runs, or it is not ready.
 
-    `platform.json` alone proves nothing: a platform that was killed leaves it. The process that it names must hold the
-    folder's lock, which the kernel releases when that process ends. Raises StateError, KnodelError as `holder`.
+    `platform.json` alone is not enough, as it remains after the platform is killed. Its process must also hold the
+    lock of the folder, which the kernel releases when the process ends. Raises StateError, and the errors of `holder`.
     """
     facts = Facts.read(state)
     return facts if facts is not None and holder(state) == facts.pid else None
 
 
-def ports_again(facts: Facts) -> str:
-    """Return the options by which `knodel up` takes the ports that the platform has or had; empty for the default ones.
+def port_flags(facts: Facts) -> str:
+    """Return the options of `knodel up` for the ports in `facts`; empty for the default ports.
 
     Example:
-        >>> ports_again(Facts(1, 1, "1", "/state", "127.0.0.1:9380", "127.0.0.1:9381", "127.0.0.1:9382"))
+        >>> port_flags(Facts(1, 1, "1", "/state", "127.0.0.1:9380", "127.0.0.1:9381", "127.0.0.1:9382"))
         ' --port 9380'
     """
     return port_options(*(split_address(address)[1] for address in (facts.gateway, facts.control, facts.control_tls)))
@@ -74,59 +74,59 @@ def ports_again(facts: Facts) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """A running platform, as a `Server` of the command."""
+    """A running platform of this machine, as a `Server` of the client."""
 
     state: Path
     owner: int
     gateway: tuple[str, int]
     domain: str = "localhost"
-    ports: str = ""  # options of `knodel up`, as `ports_again` has them
+    ports: str = ""  # options of `knodel up`, from `port_flags`
 
     @classmethod
     def find(cls, state: Path) -> Platform:
-        """Read the state folder. Raises CommandError for that of another user, and when no platform runs there."""
+        """Read the state folder. Raises CommandError when it is another user's, or when no platform runs on it."""
         owner = owner_of(state)
         if is_foreign(owner):
             raise CommandError(belongs_to(state, owner))
-        facts = running(state)
+        facts = running_platform(state)
         if facts is None or owner is None:
-            raise CommandError(_absent(state))
-        return cls(state, owner, split_address(facts.gateway), facts.domain, ports_again(facts))
+            raise CommandError(_not_running(state))
+        return cls(state, owner, split_address(facts.gateway), facts.domain, port_flags(facts))
 
     @property
-    def restarts_within(self) -> float:
-        """Seconds in which a new `knodel up` is back, when somebody starts one."""
-        return RESTARTS_WITHIN
+    def restart_window(self) -> float:
+        """How long a waiting command tolerates an unreachable platform, in seconds."""
+        return RESTART_WINDOW
 
     @property
     def endpoint(self) -> Endpoint:
-        """Its control API, which only the owner of the state folder may serve."""
+        """The control API; only the owner of the state folder may serve it."""
         return Endpoint(HOST, 80, "the platform", self._remedy, socket=self.state / CONTROL_SOCKET, owner=self.owner)
 
     @property
     def ingress(self) -> Endpoint:
-        """Its gateway."""
+        """The gateway."""
         return Endpoint(*self.gateway, "the gateway", self._remedy)
 
     @property
     def _remedy(self) -> str:
-        return f"`knodel doctor` looks for the cause, `knodel up --detach{self.ports}` starts it"
+        return f"`knodel doctor` finds the cause, `knodel up --detach{self.ports}` starts it"
 
     @property
     def _renewal(self) -> str:
-        return f"`knodel down`, then `knodel up --detach{self.ports}` writes a new one"
+        return f"`knodel down`, then `knodel up --detach{self.ports}` creates a new token"
 
     @property
-    def checks_models(self) -> bool:
-        """The control API does."""
+    def validates_models(self) -> bool:
+        """True: the control API validates Models."""
         return True
 
     def credentials(self) -> Mapping[str, str]:
-        """Return the header with the present token, which each `knodel up` makes anew.
+        """Return the header with the current token; each `knodel up` creates a new one.
 
-        Raises Unreachable when the platform has ended meanwhile, CommandError when the token cannot be read.
+        Raises Unreachable when the platform has stopped meanwhile, CommandError when the token cannot be read.
         """
-        if running(self.state) is None:
+        if running_platform(self.state) is None:
             raise Unreachable(
                 f"the platform on {self.state} has stopped: start it again with `knodel up --detach{self.ports}`"
             )
@@ -134,35 +134,37 @@ class Platform:
         try:
             token = _read_own(path, self.owner).strip()
         except OSError as error:
-            raise CommandError(f"{path} cannot be read ({error.strerror}): are you its owner?") from error
+            raise CommandError(
+                f"{path} cannot be read ({error.strerror}): run the command as the owner of the state folder"
+            ) from error
         if not (token.isascii() and token.isprintable() and token):
-            raise CommandError(f"{path} holds no token: {self._renewal}")
+            raise CommandError(f"{path} is not a token file: {self._renewal}")
         return {"Authorization": f"Bearer {token}"}
 
-    def unauthorized(self, message: str) -> str:
-        """The token in the file is not the one that the platform made."""
-        return f"the platform does not take the token in {self.state / TOKEN_FILE}: {self._renewal}"
+    def unauthorized_message(self, message: str) -> str:
+        """Describe a 401: the token in the file is not that of the platform."""
+        return f"the platform does not accept the token in {self.state / TOKEN_FILE}: {self._renewal}"
 
-    def forbidden(self, message: str) -> str:
-        """The control API says all there is to say."""
+    def forbidden_message(self, message: str) -> str:
+        """Return the message: those of the control API include the remedy."""
         return message
 
-    def lacks(self, resource: str) -> str:
-        """Something that is no control API."""
-        return f"the platform has no {resource or 'such path'}: {FOREIGN}"
+    def missing_message(self, resource: str) -> str:
+        """Describe the 404 of a resource that the control API always serves."""
+        return f"the platform does not serve {resource or 'this path'}: {FOREIGN}"
 
 
 def _read_own(path: Path, owner: int) -> str:
-    """Read a file of `owner`; a link, and a file of another user, are an OSError: a token goes to its owner only."""
+    """Read a file of `owner`. Raises OSError for a symlink and for another user's file, which may leak the token."""
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
         if os.fstat(file.fileno()).st_uid != owner:
             raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
         return file.read().decode("utf-8", "replace")
 
 
-def _absent(state: Path) -> str:
+def _not_running(state: Path) -> str:
     try:
-        left = Facts.read(state)  # by a platform that was killed
+        left = Facts.read(state)  # remains after a platform was killed
     except StateError:
         left = None
-    return f"no platform runs on {state}: start one with `knodel up --detach{ports_again(left) if left else ''}`"
+    return f"no platform runs on {state}: start one with `knodel up --detach{port_flags(left) if left else ''}`"

@@ -1,1 +1,1 @@
-"""What `knodel doctor` examines, and what it makes of it."""
+"""Checks of `knodel doctor`: the `examine` modules collect facts, the others turn them into findings."""

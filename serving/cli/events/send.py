@@ -1,4 +1,4 @@
-"""`knodel events send`: one CloudEvent to the webhook, signed with the key of its EventSource."""
+"""`knodel events send`: send one CloudEvent to the webhook, signed with the key of its EventSource."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import os
 import shlex
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import click
 
-from clusters.base.errors import NotFound
-from clusters.base.objects import EVENT_SOURCE, SECRET, Object
+from clusters.base.errors import Invalid, NotFound
+from clusters.base.objects import EVENT_SOURCE, SECRET
 from eventing.auth.hmac_keys import keys_of
 from eventing.auth.signing import sign
 from eventing.mapping.event_source import read_event_source
@@ -23,16 +24,16 @@ from eventing.objects.ports import ANY, EventSource, HmacAuth
 from eventing.objects.sequence import EventSequence
 from serving.cli.base.errors import CommandError, UsageError
 from serving.cli.client.client import Client
-from serving.cli.client.http import Answer, exchange
+from serving.cli.client.http import HttpResponse, exchange
 from serving.cli.context import Session, verb
 from serving.cli.data import parse_data, read_data
 from serving.cli.names import formats, models, sources
-from serving.cli.webhook import Webhook, webhook_of
+from serving.cli.webhook import webhook_of
 
 STRUCTURED: Final = "application/cloudevents+json"
-TIMEOUT: Final = 30.0  # s; the webhook answers once the event is on disk
-OWN: Final = "knodel"
-"""What follows a source that is a prefix, when the caller names none."""
+TIMEOUT: Final = 30.0  # s; the webhook responds when the event is on disk
+DEFAULT_SOURCE: Final = "knodel"
+"""Appended to the source of an EventSource that is a prefix, if the caller gives no source."""
 RESULT: Final = "Knodel-Event"
 
 
@@ -53,7 +54,7 @@ RESULT: Final = "Knodel-Event"
 @click.option(
     "-d", "--data", metavar="JSON|@FILE", help="Data of the event, instead of the options above; @- is stdin."
 )
-@click.option("--type", "type", default=TYPE, show_default=True, help="Type of the event.")
+@click.option("--type", "type", metavar="TYPE", default=TYPE, show_default=True, help="Type of the event.")
 @click.option(
     "--source",
     default="",
@@ -61,37 +62,38 @@ RESULT: Final = "Knodel-Event"
     shell_complete=sources,
     help="Source of the event [that of the only EventSource].",
 )
-@click.option("--id", "id", default="", metavar="ID", help="Id of the event [a new one].")
-@click.option("--sequence", default="", metavar="TEXT", help="Sequence of the event in its source, an integer or text.")
+@click.option("--id", "id", default="", metavar="ID", help="ID of the event [a random UUID].")
+@click.option("--sequence", default="", metavar="TEXT", help="Sequence of the event in its source: integer or text.")
 @click.option("--url", default="", metavar="URL", help="Address of the webhook [the platform's].")
 def send_command(session: Session, model: str | None, type: str, url: str, **named: Any) -> None:
-    """Report that a training of the model MODEL has completed, or send another event."""
+    """Report a completed training of MODEL, or send another event."""
     client = session.client()
     by = _event_source(client, session.namespace, named["source"])
+    order = EventSequence.of(named["sequence"])
+    trace = os.environ.get("TRACEPARENT", "")  # the trace of the caller, as OpenTelemetry tools set it
+    extensions = {"sequence": order.value, "sequencetype": order.type, "traceparent": trace}
     event = {
         "specversion": "1.0",
         "id": named["id"] or str(uuid.uuid4()),
-        "source": named["source"] or by.source.removesuffix(ANY) + (OWN if by.source.endswith(ANY) else ""),
+        "source": named["source"] or by.source.removesuffix(ANY) + (DEFAULT_SOURCE if by.source.endswith(ANY) else ""),
         "type": type,
         "time": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "datacontenttype": "application/json",
-        **_extensions(named["sequence"]),
+        **{name: value for name, value in extensions.items() if value},
         "data": _data(session, model, named),
     }
     body = json.dumps(event, ensure_ascii=False).encode()
-    result = _post(webhook_of(session, client, url), body, _headers(client, by, body))
+    webhook, signed = webhook_of(session, client, url), _headers(client, by, body)
+    headers = {**webhook.headers, **signed}
+    with exchange(webhook.endpoint, "POST", webhook.path, body=body, headers=headers, timeout=TIMEOUT) as response:
+        content = response.body()
+    if response.status >= 300:
+        raise _failure(response, content)
+    result = response.headers.get(RESULT) or "accepted"
     if session.output.structured:
         session.output.value(event)
         return
     session.output.text(f"event {event['id']} of {event['source']}: {result}")
-
-
-def _extensions(sequence: str) -> dict[str, str]:
-    """`TRACEPARENT` in the environment is the trace that the command runs in, as OpenTelemetry's tools set it."""
-    order = EventSequence.of(sequence)
-    trace = os.environ.get("TRACEPARENT", "")
-    given = {"sequence": order.value, "sequencetype": order.type, "traceparent": trace}
-    return {name: value for name, value in given.items() if value}
 
 
 def _headers(client: Client, by: EventSource, body: bytes) -> dict[str, str]:
@@ -103,45 +105,39 @@ def _headers(client: Client, by: EventSource, body: bytes) -> dict[str, str]:
         keys = ()
     if not keys:
         raise CommandError(
-            f"EventSource {by.name} has no key in the Secret {name}: `knodel events allow {source}` makes one"
+            f"EventSource {by.name} has no key in the Secret {name}: `knodel events allow {source}` creates one"
         )
     try:
         signed = sign(keys[0], f"msg_{uuid.uuid4().hex}", datetime.now(UTC), body)
     except ValueError as error:
         raise CommandError(
-            f"the Secret {name} holds no key ({error}): `knodel events allow {source} --rotate` makes another"
+            f"the key in the Secret {name} is invalid ({error}): `knodel events allow {source} --rotate` replaces it"
         ) from error
     return {"Content-Type": STRUCTURED, **signed}
 
 
 def _event_source(client: Client, namespace: str, source: str) -> EventSource:
-    """The EventSource by whose key is signed: the one for `source`, else the only one. Raises UsageError."""
-    found = [_read(one) for one in client.list(EVENT_SOURCE, namespace)["items"]]
-    signing = sorted((one for one in found if one and _is_signed(one)), key=lambda one: one.rank)
+    """Return the EventSource for `source`, else the only one, whose key signs the event. Raises UsageError.
+
+    EventSources for MLflow are left out: its signatures have another format.
+    """
+    found = []
+    for one in client.list(EVENT_SOURCE, namespace)["items"]:
+        with suppress(Invalid):  # the condition Ready of an invalid EventSource reports its faults
+            found.append(read_event_source(one))
+    usable = (one for one in found if one and isinstance(one.auth, HmacAuth))
+    signing = sorted(
+        (one for one in usable if not one.mapping or one.mapping.preset != MLFLOW), key=lambda one: one.rank
+    )
     fitting = [one for one in signing if not source or one.matches(source)]
     if not fitting:
         raise UsageError(
-            f"no EventSource of namespace {namespace} lets {source or 'anybody'} send by a key: "
-            "`knodel events allow SOURCE --models GLOB --storage-prefix PREFIX` makes one"
+            f"namespace {namespace} has no EventSource with a key{f' for {source}' if source else ''}: "
+            "`knodel events allow SOURCE --models GLOB --storage-prefix PREFIX` creates one"
         )
     if not source and len(fitting) > 1:
-        raise UsageError(f"whose event is it? give --source: {', '.join(one.source for one in fitting)}")
+        raise UsageError(f"several EventSources have a key: give --source, {', '.join(one.source for one in fitting)}")
     return fitting[0]
-
-
-def _is_signed(source: EventSource) -> bool:
-    """Whether its senders sign as we do; MLflow's way is its own."""
-    is_foreign = source.mapping is not None and source.mapping.preset == MLFLOW
-    return isinstance(source.auth, HmacAuth) and not is_foreign
-
-
-def _read(obj: Object) -> EventSource | None:
-    from clusters.base.errors import Invalid
-
-    try:
-        return read_event_source(obj)
-    except Invalid:
-        return None
 
 
 def _data(session: Session, model: str | None, named: dict[str, Any]) -> Any:
@@ -156,11 +152,11 @@ def _data(session: Session, model: str | None, named: dict[str, Any]) -> Any:
     }
     if named["data"] is None:
         if not (model and named["uri"]):
-            raise UsageError("what ended? give MODEL and --uri, or the event's data with -d")
+            raise UsageError("the event has no data: give MODEL and --uri, or the data with -d")
         return {name: value for name, value in fields.items() if value is not None}
     given = [name for name, value in fields.items() if value is not None and name != "namespace"]
     if given:
-        raise UsageError(f"-d says all of the data: leave {', '.join(given)} out")
+        raise UsageError(f"-d gives all data of the event: omit {', '.join(given)}")
     return parse_data(read_data(named["data"]))
 
 
@@ -171,28 +167,21 @@ def _metrics(given: Sequence[str]) -> dict[str, float]:
         try:
             found[name] = float(number)
         except ValueError:
-            raise UsageError(f"--metric {text}: write it as NAME=NUMBER") from None
+            raise UsageError(f"--metric {text} is not NAME=NUMBER: write it as accuracy=0.97") from None
     return found
 
 
-def _post(webhook: Webhook, body: bytes, headers: dict[str, str]) -> str:
-    given = {**webhook.headers, **headers}
-    with exchange(webhook.endpoint, "POST", webhook.path, body=body, headers=given, timeout=TIMEOUT) as answer:
-        content = answer.body()
-    if answer.status >= 300:
-        raise _failure(answer, content)
-    return answer.headers.get(RESULT) or "taken"
-
-
-def _failure(answer: Answer, content: bytes) -> CommandError:
+def _failure(answer: HttpResponse, content: bytes) -> CommandError:
     try:
         known: Any = json.loads(content)
         reason = str(known.get("error") or known.get("message"))
         if known.get("kind") == "Status":
-            return CommandError(f"the API server does not let you through to the webhook ({reason}): give --url")
+            return CommandError(
+                f"the API server does not proxy to the webhook ({reason}): give the webhook's address with --url"
+            )
     except (ValueError, AttributeError, RecursionError):
         reason = content[:200].decode("utf-8", "replace")
     retry = answer.retry_after()
-    again = "" if retry is None else f" (try again in {retry:.0f} s)"
-    message = f"the webhook answered {answer.status}: {reason}{again}"
+    again = "" if retry is None else f" (retry in {retry:.0f} s)"
+    message = f"the webhook responded with {answer.status}: {reason}{again}"
     return UsageError(message) if answer.status in (400, 403, 413, 415) else CommandError(message)

@@ -1,24 +1,24 @@
-"""`knodel events sources`: who may send events, and what is in the way of it."""
+"""`knodel events sources`: list EventSources with their conditions."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
-from clusters.base.objects import EVENT_SOURCE, Object, name_of, namespace_of
-from serving.cli.context import Session, every_namespace, verb
+from clusters.base.objects import EVENT_SOURCE, Object, condition_of, name_of, namespace_of
+from serving.cli.context import Session, all_namespaces_option, verb
 from serving.cli.events.list import list_of
 from serving.control_api.table import age_of
 
 HEADS: Final = ("namespace", "name", "age", "source", "models", "ready", "reason", "message")
 UNKNOWN: Final = "Unknown"
-"""Until the controller has looked."""
+"""Status of an EventSource that the controller has not reconciled yet."""
 
 
 @verb("sources")
-@every_namespace
+@all_namespaces_option
 def sources_command(session: Session, all_namespaces: bool) -> None:
-    """List event sources with the models that each may change."""
+    """List event sources with the models that they may change."""
     found = session.client().list(EVENT_SOURCE, None if all_namespaces else session.namespace)["items"]
     if session.output.structured:
         session.output.value(list_of(found))
@@ -28,7 +28,7 @@ def sources_command(session: Session, all_namespaces: bool) -> None:
 
 
 def _row(event_source: Object, now: datetime) -> list[object]:
-    spec, ready = event_source.get("spec") or {}, _ready(event_source)
+    spec, ready = event_source.get("spec") or {}, condition_of(event_source, "Ready") or {}
     return [
         namespace_of(event_source),
         name_of(event_source),
@@ -39,8 +39,3 @@ def _row(event_source: Object, now: datetime) -> list[object]:
         ready.get("reason", ""),
         ready.get("message", ""),
     ]
-
-
-def _ready(event_source: Object) -> dict[str, Any]:
-    conditions = (event_source.get("status") or {}).get("conditions") or ()
-    return next((one for one in conditions if one.get("type") == "Ready"), {})

@@ -19,7 +19,7 @@ from serving.cli.events.timeline import cause_of, timeline
 @click.argument("id")
 @source_option
 def trace_command(session: Session, id: str, source: str) -> None:
-    """Show what followed from the event ID: revision, steps with verdicts, outcome."""
+    """Show the effects of the event ID. They are a revision, rollout steps with verdicts, and an outcome."""
     client = session.client()
     event = find_event(client, session.namespace, id, source)
     if is_outgoing(event):
@@ -28,12 +28,12 @@ def trace_command(session: Session, id: str, source: str) -> None:
     if session.output.structured:
         session.output.value(list_of([event, *([model] if model else []), *outgoing]))
         return
-    rows = [[one.at, one.what, one.detail] for one in timeline(event, model, outgoing)]
-    session.output.table(("time", "what", "detail"), rows, wrapped="detail")
+    rows = [[one.at, one.kind, one.detail] for one in timeline(event, model, outgoing)]
+    session.output.table(("time", "event", "detail"), rows, wrapped="detail")
 
 
 def _cause_of(client: Client, namespace: str, event: Object) -> Object:
-    """The event that caused one of ours."""
+    """Return the event that caused an outgoing one. Raises UsageError if no event did."""
     cause = cause_of(event)
     if cause.get("by") != "event":
         raise UsageError(f"no event caused {spec_of(event).get('id')}: `knodel events show {name_of(event)}` shows it")
@@ -51,7 +51,7 @@ def _model_of(client: Client, event: Object) -> Object | None:
 
 
 def _caused_by(client: Client, event: Object) -> list[Object]:
-    """Events of ours that name it as their cause."""
+    """Return the outgoing events with this event as their cause."""
     spec = spec_of(event)
     model, wanted = spec.get("model"), (spec.get("id"), spec.get("source"))
     if not isinstance(model, dict):

@@ -1,1 +1,1 @@
-"""The verbs of the `knodel` command, one file each, in the sections of `knodel --help`."""
+"""The verbs of the `knodel` command, one module each, in packages by section of `knodel --help`."""

@@ -8,7 +8,7 @@ import pytest
 
 from autoscaler.warmpool.claims.pods import is_claimed
 from clusters.base.objects import MODEL, POD, is_true, uid_of
-from serving.cli.remains import find_remains
+from serving.cli.orphans import find_orphans
 from tests.faults.crash.chapters import Chapter, allow_events, by_claim, by_hand, by_judge, by_rollout
 from tests.faults.crash.crashing import CrashingMachine, crashing
 from tests.faults.crash.ledger import Ledger
@@ -102,7 +102,7 @@ def assert_nothing_is_left(here: CrashingMachine, sweep: Sweep, members: int) ->
 
     def clean() -> bool:
         ledger.follow()
-        processes = [remain for remain in find_remains(here.state) if remain.role == "pod"]
+        processes = [remain for remain in find_orphans(here.state) if remain.role == "pod"]
         folders = {path.name for path in (here.state / "pods").iterdir()}
         pods = ledger.of_kind(POD)
         counts = {len(processes), len(pods), len(folders)}

@@ -1,9 +1,9 @@
-"""Commands that messages advise, and each as a person would type it; `tests.serving.cli.test_advice` tells more."""
+"""Commands that messages of the product advise, each with an example of the command as a user types it."""
 
 from __future__ import annotations
 
 PLACEHOLDERS = ("SOURCE", "GLOB", "PREFIX", "@FILE", "FILE", "NAME", "LABEL")
-"""Words that a message leaves to the reader: what it cannot know."""
+"""Placeholders that users must replace, since a message cannot know the value."""
 ADVICE = {
     "KNODEL_GATEWAY_HOSTS=NAME knodel up --detach": "KNODEL_GATEWAY_HOSTS=models.lan knodel up --detach",
     "KNODEL_GATEWAY_HOSTS={} knodel up --detach{}":

@@ -11,13 +11,13 @@ ROOT = Path(__file__).resolve().parents[3]
 PACKAGES = ("knodel", "clusters", "autoscaler", "eventing", "serving")
 SPAN = re.compile(r"`([^`]+)`")
 ASSIGNMENTS = r"(?:[A-Z_]+=\S+ )*"
-"""Variables that a command line sets for its command."""
+"""Environment variables before a command."""
 HOLE = "{}"
 """A value that a message fills in."""
 
 
 def advised_commands() -> dict[str, list[str]]:
-    """Command lines of `knodel` by their text, with `{}` for values that are filled in, and where each stands."""
+    """Return the advised `knodel` commands, with `{}` for filled-in values, and their places."""
     found: dict[str, list[str]] = {}
     for span, place in advised():
         if re.match(rf"{ASSIGNMENTS}knodel( |$)", span):
@@ -26,7 +26,7 @@ def advised_commands() -> dict[str, list[str]]:
 
 
 def advised() -> Iterator[tuple[str, str]]:
-    """Every backticked span of a message, and its place. Docstrings and click's help texts are no messages."""
+    """Yield every backticked span of a message with its place. Docstrings and click's help texts are not messages."""
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
             tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -40,7 +40,7 @@ def advised() -> Iterator[tuple[str, str]]:
 
 
 def _docstrings(tree: ast.AST) -> set[int]:
-    """Every string that is a statement of its own."""
+    """Return the ids of strings that are statements."""
     return {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
 
 

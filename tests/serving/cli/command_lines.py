@@ -1,4 +1,4 @@
-"""Command lines as texts name them: parsed by the command's own tree, without running them."""
+"""Parse command lines with the click commands of `knodel`, without running them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SUBSTITUTION = re.compile(r'^eval "\$\((.*)\)"$')
 
 
 def find_command(words: Sequence[str]) -> click.Command:
-    """The command of these verbs. Raises UsageError when there is none."""
+    """Return the command of these verbs. Raises UsageError for an unknown verb."""
     command: click.Command = knodel
     for word in words:
         assert isinstance(command, click.Group)
@@ -28,7 +28,7 @@ def find_command(words: Sequence[str]) -> click.Command:
 
 
 def parse_command(line: str) -> None:
-    """Check verbs, options and their values. Raises ClickException for a line that the command refuses."""
+    """Check verbs, options and values of a command line. Raises ClickException if the command refuses it."""
     substituted = SUBSTITUTION.fullmatch(line)
     program, *arguments = dropwhile(ASSIGNMENT.match, shlex.split(substituted[1] if substituted else line))
     assert program == "knodel", line
@@ -45,7 +45,7 @@ def parse_command(line: str) -> None:
 
 
 def find_in(group: click.Group, name: str) -> click.Command:
-    """The verb of a group. Raises UsageError."""
+    """Return a verb of a group. Raises UsageError."""
     found = group.get_command(click.Context(group), name)
     if found is None:
         raise click.UsageError(f"there is no verb {name!r}")
@@ -53,6 +53,6 @@ def find_in(group: click.Group, name: str) -> click.Command:
 
 
 def examples_of(command: click.Command) -> list[str]:
-    """The command lines of the examples that the help ends with."""
+    """Return the command lines of the examples in a verb's help."""
     lines = [line.strip() for line in (command.epilog or "").splitlines()]
     return [line for line in lines if line.startswith(("knodel ", "eval "))]

@@ -1,4 +1,4 @@
-"""The command run inside the test, without a platform, or against a real control API over a real embedded cluster."""
+"""Run the command inside the test, without a platform or against a real control API on an embedded cluster."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ GROUPS = {
     "events": ("list", "show", "send", "replay", "trace", "allow", "deny", "sources"),
 }
 COMMANDS = [f"{verb} {one}".strip() for verb in VERBS for one in GROUPS.get(verb, ("",))]
-"""Every verb, and each of those that consist of several."""
+"""Every verb, and every verb of a group."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """What one command answered."""
+    """The exit code and output of one command."""
 
     code: int
     out: str
@@ -74,7 +74,7 @@ PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY")
 
 
 def check(done: Done, code: int, words: list[str]) -> None:
-    """One line on stderr with these words, nothing on stdout."""
+    """Check that stdout is empty and stderr is one line with these words."""
     assert (done.code, done.out) == (code, ""), done.err
     assert len(done.err.splitlines()) == 1
     assert all(word in done.err for word in words), done.err
@@ -83,7 +83,7 @@ def check(done: Done, code: int, words: list[str]) -> None:
 
 @pytest.fixture
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A state folder that no platform has used; no other setting of the machine is in force."""
+    """Provide an unused state folder, without other settings in the environment."""
     for name in [name for name in os.environ if name.startswith("KNODEL_")]:
         monkeypatch.delenv(name)
     folder = tmp_path / "state"
@@ -108,9 +108,9 @@ def knodel(state: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
 def announce(
     state: Path, control: str, gateway: str = "127.0.0.1:9", token: str = TOKEN, version: str = VERSION, tls: str = ""
 ) -> None:
-    """Write the state folder as a platform does that is ready; it runs for as long as this process holds the lock.
+    """Write the files of a ready platform, which counts as running while this process holds the lock.
 
-    `tls` is the control API's address for kubectl; by default it has the port after that of `control`.
+    `tls` is the address of the control API for kubectl; by default it has the port after that of `control`.
     """
     host, _, port = control.rpartition(":")
     state.mkdir(mode=0o700, exist_ok=True)
@@ -119,63 +119,63 @@ def announce(
 
 
 class NoLogs:
-    """No Pod runs here."""
+    """A log source without Pods."""
 
     async def follow(self, pod: Object, *, tail: int | None, follow: bool, previous: bool) -> AsyncIterator[bytes]:
-        """Two lines, the second with an escape code."""
+        """Return two lines, the second with an escape code."""
         yield b"first\n"
         yield b"second \x1b[31mred\n"
 
     def has_previous(self, pod: Object) -> bool:
-        """Whether the container was restarted, as the Pod's status has it."""
+        """Return whether the container was restarted, from the Pod's status."""
         return any(one["restartCount"] for one in (pod.get("status") or {}).get("containerStatuses") or ())
 
 
 class NoFetcher:
-    """No issuer of tokens is known here."""
+    """A token verifier without issuers."""
 
     async def fetch(self, issuer: str) -> Any:
-        """Not asked: all senders sign."""
+        """Never called: all test senders sign with a key."""
         raise AssertionError(issuer)
 
 
 class Served:
-    """A control API that runs, its cluster, and the command on it."""
+    """A running control API with its cluster, and the command that uses it."""
 
     def __init__(self, cluster: EmbeddedCluster, run: Knodel) -> None:
         self.cluster = cluster
         self._run = run
 
     async def knodel(self, *arguments: str, stdin: str = "") -> Done:
-        """Run one command to its end, beside the API."""
+        """Run one command to its end, while the API runs."""
         return await asyncio.to_thread(self._run, *arguments, stdin=stdin)
 
     async def deploy(self, name: str, *options: str) -> None:
-        """Store a Model."""
+        """Deploy a Model."""
         done = await self.knodel("deploy", name, "--uri", ARTIFACT, "--no-wait", *options)
         assert done.code == 0, done.err
 
     async def model(self, name: str, namespace: str = "default") -> Object:
-        """The stored Model."""
+        """Return the stored Model."""
         return await self.cluster.get(MODEL, name, namespace)
 
     async def set_status(self, name: str, status: Object) -> None:
-        """What the reconciler would say; its `observedGeneration` is the present one."""
+        """Write the status as the reconciler does, for the current generation."""
         generation = (await self.model(name))["metadata"]["generation"]
         patch = {"status": {"observedGeneration": generation, **status}}
         await self.cluster.patch(MODEL, name, patch, "default", manager="test", subresource="status")
 
     async def deploy_two_versions(self, name: str, status: Object) -> None:
-        """A Model of that status with two ready Revisions."""
+        """Deploy a Model with this status and two ready Revisions."""
         await self.deploy(name)
         await self.add_revision(name, f"{name}-00001")
         await self.add_revision(name, f"{name}-00002")
         await self.set_status(name, status)
 
     async def add_revision(self, model: str, name: str, *, ready: str = "True", variant: str = "") -> None:
-        """Add a Revision of the Model, as Knative would have made it; `ready` is the status of its condition.
+        """Add a Revision of the Model as Knative creates it; `ready` is the status of its condition.
 
-        Revisions of a `variant` are all of one version.
+        Revisions with a `variant` belong to one version.
         """
         version, configuration = ("one", f"{model}-{variant}") if variant else (name, model)
         labels = {"knodel.dev/model": model, "knodel.dev/generation": version}
@@ -190,7 +190,7 @@ class Served:
 
 @pytest.fixture
 async def served(state: Path, knodel: Knodel) -> AsyncIterator[Served]:
-    """A control API with the platform's own checks of Models; no controller acts on them."""
+    """Run a control API with all checks of Models, but without controllers."""
     state.mkdir(mode=0o700)
     store = Store.open(state / "cluster.db")
     checks = {
@@ -235,7 +235,7 @@ async def served(state: Path, knodel: Knodel) -> AsyncIterator[Served]:
 
 @pytest.fixture
 def document(tmp_path: Path) -> Iterator[Callable[[str], str]]:
-    """A file with this text; its path."""
+    """Write a file with this text and return its path."""
     count = 0
 
     def write(text: str) -> str:
@@ -250,20 +250,20 @@ def document(tmp_path: Path) -> Iterator[Callable[[str], str]]:
 
 @pytest.fixture(scope="session")
 def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
-    """Certificates of all API servers."""
+    """Provide the certificates of all API servers."""
     return make_pki(tmp_path_factory.mktemp("pki"))
 
 
 @pytest.fixture
 def api(pki: Pki) -> Iterator[FakeApi]:
-    """An API server over TLS, which has nothing until its `script` is replaced."""
+    """Run an API server over TLS that has no objects until its `script` is replaced."""
     with fake_api(lambda _: NOTHING, pki) as running:
         yield running
 
 
 @pytest.fixture
 def config(state: Path, api: FakeApi, pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
-    """Write the kubeconfig that KUBECONFIG names; by default it leads to `api`, with its CA and a token."""
+    """Write the kubeconfig of KUBECONFIG; by default it points to `api`, with its CA and a token."""
 
     def write(user: dict[str, Any] | None = None, *, server: str = "", namespace: str = "", **cluster: Any) -> None:
         path = tmp_path / "kubeconfig"
@@ -281,6 +281,6 @@ def config(state: Path, api: FakeApi, pki: Pki, tmp_path: Path, monkeypatch: pyt
 
 @pytest.fixture
 def ingress() -> Iterator[FakeApi]:
-    """An ingress that answers every host."""
+    """Run an ingress that responds for every host."""
     with fake_api(lambda _: Reply(200, {"outputs": []}), None) as running:
         yield running

@@ -1,4 +1,4 @@
-"""A scripted API server over TLS on loopback, its certificates, and kubeconfigs that lead to it."""
+"""A scripted API server over TLS on loopback, its certificates, and kubeconfigs for it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TOKEN = "t0ken"
 SERVER_NAME = "api.test"
 CONFIG_PATH = "/api/v1/namespaces/knodel-system/configmaps/knodel-config"
 SETTINGS = "gateway: {{address: 127.0.0.1, port: {port}, domain: knodel.test}}\n"
-"""Of Knodel as it is installed; `format` takes the port of the ingress."""
+"""Settings of an installed Knodel; `format` takes the port of the ingress."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Pki:
-    """An authority with a server's and a client's certificate, and an authority that has signed nothing of it."""
+    """An authority with a server's and a client's certificate, and another authority that signed neither."""
 
     authority: Path
     stranger: Path
@@ -48,7 +48,7 @@ class Pki:
 
 
 def make_pki(folder: Path) -> Pki:
-    """Certificates that are good for an hour; the server's is for 127.0.0.1 and api.test."""
+    """Create certificates that are valid for an hour; that of the server is for 127.0.0.1 and api.test."""
     authority, signer = _sign(folder, "ca", None)
     stranger, _ = _sign(folder, "stranger", None)
     server, _ = _sign(folder, "server", signer)
@@ -85,7 +85,7 @@ def _sign(folder: Path, name: str, signer: Signer | None) -> tuple[Pair, Signer]
 
 @dataclass(frozen=True)
 class Seen:
-    """A request that came."""
+    """A received request."""
 
     method: str
     path: str
@@ -97,7 +97,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Reply:
-    """What is answered: JSON of `value`, or `text` as it is."""
+    """A response: JSON of `value`, or `text`."""
 
     status: int
     value: Any = None
@@ -111,13 +111,13 @@ NOTHING = Reply(200, {"items": []})
 
 
 def failure(code: int, reason: str, message: str, **details: Any) -> Reply:
-    """A `Status` as kube-apiserver answers it."""
+    """Return a `Status` like that of kube-apiserver."""
     status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
     return Reply(code, {**status, "code": code, "reason": reason, "message": message, "details": details})
 
 
 class FakeApi:
-    """The running server: its URL, and what it has seen."""
+    """A running server with its URL and its received requests."""
 
     def __init__(self, script: Script) -> None:
         self.script = script
@@ -127,13 +127,13 @@ class FakeApi:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The URL of the server."""
         return f"{self.scheme}://127.0.0.1:{self.port}"
 
 
 @contextmanager
 def fake_api(script: Script, tls: Pki | None, *, demand_certificate: bool = False) -> Iterator[FakeApi]:
-    """A server that answers as `script` says; with `demand_certificate`, only to clients of the authority."""
+    """Run a server that responds by `script`; with `demand_certificate`, only to clients of the authority."""
     api = FakeApi(script)
 
     class Handler(BaseHTTPRequestHandler):
@@ -159,11 +159,11 @@ def fake_api(script: Script, tls: Pki | None, *, demand_certificate: bool = Fals
         do_GET = do_POST = do_PATCH = do_DELETE = answer
 
         def log_message(self, *_: Any) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     class Server(ThreadingHTTPServer):
         def handle_error(self, request: Any, client_address: Any) -> None:
-            """A client that leaves in the middle is part of the tests."""
+            """Ignore clients that close the connection early, as some tests do."""
 
     with Server(("127.0.0.1", 0), Handler) as server:
         api.port = server.server_address[1]
@@ -192,7 +192,7 @@ def kubeconfig(
     name: str = CONTEXT,
     namespace: str = "",
 ) -> str:
-    """A kubeconfig (YAML) with one context."""
+    """Return a kubeconfig (YAML) with one context."""
     context = {"cluster": name, "user": name, **({"namespace": namespace} if namespace else {})}
     return yaml.safe_dump(
         {

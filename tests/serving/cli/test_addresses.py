@@ -1,4 +1,4 @@
-"""Addresses and example requests as the command makes them."""
+"""Test the addresses and example requests that the command builds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from serving.cli.addresses import curl, path_address
-from serving.cli.example import MOST_ELEMENTS, zeros
+from serving.cli.example import MAX_ELEMENTS, zeros
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_an_example_without_one_in_the_document_is_zeros_of_the_metadata() -> No
         {"inputs": 1},
         {"inputs": [{"name": "x"}]},
         {"inputs": [{"name": "x", "datatype": "FP32", "shape": ["a"]}]},
-        {"inputs": [{"name": "x", "datatype": "FP32", "shape": [MOST_ELEMENTS, 2]}]},
+        {"inputs": [{"name": "x", "datatype": "FP32", "shape": [MAX_ELEMENTS, 2]}]},
     ],
 )
 def test_metadata_without_an_example_gives_none(metadata: object) -> None:

@@ -1,8 +1,8 @@
-"""Advice in messages: every command that an error, a condition, a finding or a note names is one that works.
+"""Test that every command in an error, a condition, a finding or a note works when it is typed.
 
-The table below has each command as messages have it, with `{}` for a value that is filled in, and the same as a person
-would type it. A message with other advice fails the first test, until its command is in the table too.
-`tests/platform/test_advice.py` runs them on a platform.
+The table `ADVICE` has each command as in the messages, with `{}` for filled-in values, and an example as a user types
+it. The first test fails for a message with another command, until the table has it too.
+`tests/platform/test_advice.py` runs the commands on a platform.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def test_every_advised_command_is_in_the_table_and_no_other() -> None:
 
 @pytest.mark.parametrize(("advice", "typed"), ADVICE.items(), ids=list(ADVICE))
 def test_what_is_typed_is_what_is_advised(advice: str, typed: str) -> None:
-    """Values are filled in, and the placeholders that a person knows to replace; nothing is added."""
+    """Only values and known placeholders are replaced in the typed command."""
     words = "|".join(map(re.escape, (HOLE, *PLACEHOLDERS)))
     pattern = "".join(
         ".*" if part == HOLE else r"\S+" if part in PLACEHOLDERS else re.escape(part)
@@ -44,7 +44,7 @@ def test_every_advised_command_is_one_that_the_command_takes(typed: str) -> None
 
 
 def test_advice_beside_our_own_commands_is_known_too() -> None:
-    """Commands of other programs, which cannot be run here: their first words are reviewed once."""
+    """Commands of other programs cannot be run here, so the list of programs is fixed."""
     programs = {"chmod", "fuser", "kubectl", "mlflow", "mount", "pip", "ps", "rm", "ulimit"}
     first = {shlex.split(span)[0] for span, _ in advised() if re.match(r"[a-z]+ [-a-z]", span)}
 
@@ -73,7 +73,7 @@ def test_advice_is_for_the_namespace_and_the_place_of_the_caller(
 
 @pytest.mark.parametrize("option", list(REFUSED_BY))
 def test_options_are_added_to_the_verbs_that_take_them(option: str) -> None:
-    """Of verbs that consist of several, all take them."""
+    """All verbs of a group take the same options."""
     for command in COMMANDS:
         taken = {name for parameter in find_command(command.split()).params for name in parameter.opts}
         assert (option in taken) is (command.split()[0] not in REFUSED_BY[option]), command

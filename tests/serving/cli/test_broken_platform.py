@@ -1,4 +1,4 @@
-"""Whatever is on the platform's port, a command ends in time with one line, and never with success."""
+"""For any server on the platform's port, a command ends in time with a one-line error."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from clusters.embedded.store.lock import FolderLock
 from clusters.net import unix_sockets
 from serving.cli.base.errors import CommandError
 from serving.cli.client.client import Client
-from serving.cli.client.http import LONGEST_LINE
+from serving.cli.client.http import MAX_LINE_BYTES
 from serving.cli.client.state import Platform
 from serving.types.settings.state import CONTROL_SOCKET, PLATFORM_FILE
 from tests.serving.cli.conftest import Knodel, announce
@@ -31,14 +31,14 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
 @contextlib.contextmanager
 def listener(talk: Talk) -> Iterator[tuple[str, int]]:
-    """A server whose every connection is handled by `talk`, which ends when the event is set; its address."""
+    """Run a server that handles each connection by `talk` until the event is set; yield its address."""
     with socket.create_server(("127.0.0.1", 0)) as server, handled(server, talk):
         yield server.getsockname()[:2]
 
 
 @contextlib.contextmanager
 def platform(state: Path, talk: Talk, *, version: str = VERSION) -> Iterator[Platform]:
-    """A platform whose control API is handled by `talk`."""
+    """Run a platform whose control API is handled by `talk`."""
     announce(state, "127.0.0.1:9", version=version)
     with FolderLock(state), unix_sockets.listen(state / CONTROL_SOCKET) as server, handled(server, talk):
         yield Platform.find(state)
@@ -74,23 +74,23 @@ def handled(server: socket.socket, talk: Talk) -> Iterator[None]:
 
 
 def says(answer: bytes) -> Talk:
-    """One answer, then the end of the connection."""
+    """Send one response and close the connection."""
     return lambda connection, _: connection.sendall(answer)
 
 
 def answers(status: str, body: bytes, type: str = "application/json") -> Talk:
-    """A well-formed answer."""
+    """Send a well-formed response."""
     head = f"HTTP/1.1 {status}\r\nContent-Type: {type}\r\nContent-Length: {len(body)}\r\n\r\n"
     return says(head.encode() + body)
 
 
 def nothing(_: socket.socket, stop: threading.Event) -> None:
-    """Takes the request and is silent."""
+    """Read the request and send nothing."""
     stop.wait(10)
 
 
 def drips(start: bytes, drop: bytes) -> Talk:
-    """Sends a little at a time, for ever: no single pause is long."""
+    """Send a few bytes at a time without end; no single pause is long."""
 
     def talk(connection: socket.socket, stop: threading.Event) -> None:
         connection.sendall(start)
@@ -101,7 +101,7 @@ def drips(start: bytes, drop: bytes) -> Talk:
 
 
 def floods(start: bytes) -> Talk:
-    """Sends as fast as it can, for ever."""
+    """Send as fast as possible without end."""
 
     def talk(connection: socket.socket, stop: threading.Event) -> None:
         connection.sendall(start)
@@ -163,7 +163,7 @@ def test_a_broken_platform_is_one_line_and_a_failure(
 def test_a_slow_platform_is_given_up_in_time(state: Path, talk: Talk) -> None:
     with platform(state, talk) as slow:
         client, began = Client(slow, PATIENCE), time.monotonic()
-        with pytest.raises(CommandError, match=r"does not answer \((not within 0.3 s|timed out)\).*knodel doctor"):
+        with pytest.raises(CommandError, match=r"does not respond \((timeout after 0.3 s|timed out)\).*knodel doctor"):
             client.list(MODEL, "default")
 
     assert time.monotonic() - began < PATIENCE * 5
@@ -177,7 +177,7 @@ def test_a_platform_that_is_gone_is_named_with_the_remedy(knodel: Knodel, state:
         done = knodel("list")
 
     assert done.code == 1
-    assert f"{state / CONTROL_SOCKET} does not answer (" in done.err
+    assert f"{state / CONTROL_SOCKET} does not respond (" in done.err
     assert "`knodel doctor`" in done.err
 
 
@@ -197,7 +197,7 @@ def test_a_failure_on_a_platform_of_another_version_names_both(
     assert done.code == 2
     assert len(done.err.splitlines()) == 1
     assert 'unknown field "spec.later"' in done.err
-    skew = f"the platform is of version {version}, this command of {VERSION}: `knodel down`, then `knodel up --detach"
+    skew = f"the platform has version {version}, this command {VERSION}: `knodel down`, then `knodel up --detach"
     assert (skew in done.err) is named
 
 
@@ -243,7 +243,7 @@ def test_another_token_is_told_from_another_fault(knodel: Knodel, state: Path) -
         done = knodel("list")
 
     assert done.code == 1
-    assert "does not take the token" in done.err
+    assert "does not accept the token" in done.err
 
 
 @pytest.mark.bad_input("command-servers")
@@ -265,7 +265,7 @@ def test_a_token_file_that_holds_none_is_named(knodel: Knodel, state: Path, toke
         (b'{"type": "ADDED"}\n', CommandError),
         (b'{"type": 1, "object": {"metadata": {"name": "x"}}}\n', CommandError),
         (b"[]\n", CommandError),
-        (b"x" * (LONGEST_LINE + 2), CommandError),
+        (b"x" * (MAX_LINE_BYTES + 2), CommandError),
     ],
     ids=["expired", "without object", "without type", "no object", "an endless line"],
 )

@@ -1,4 +1,4 @@
-"""`doctor --kube-context`: what is wrong with a cluster has its remedy, and looking changes nothing."""
+"""Test `doctor --kube-context`: every problem has a remedy, and the checks change nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HERE = ("--kube-context", CONTEXT)
 
 
 def deployment(name: str, *, available: bool = True, image: str = f"knodel.dev/controller:{VERSION}") -> Object:
-    """A Deployment with its condition."""
+    """Return a Deployment with its condition."""
     condition = {"type": "Available", "status": str(available), "message": "no Pod is ready"}
     return {
         "metadata": {"name": name},
@@ -26,13 +26,13 @@ def deployment(name: str, *, available: bool = True, image: str = f"knodel.dev/c
 
 
 def failed(name: str, reason: str) -> Object:
-    """Something whose condition Ready is False."""
+    """Return an object with the condition Ready False."""
     conditions = [{"type": "Ready", "status": "False", "reason": reason}]
     return {"metadata": {"name": name, "namespace": "default"}, "spec": {}, "status": {"conditions": conditions}}
 
 
 def homeless(name: str) -> Object:
-    """A Model that serves, of which one more replica finds no node."""
+    """Return a Model that serves, but has a replica without a node."""
     said = {"type": "ReplicasStarted", "status": "False", "reason": "Unschedulable", "message": "iris-00001: no room"}
     conditions = [{"type": "Ready", "status": "True"}, said]
     traffic = [{"revision": "iris-00001", "percent": 100}]
@@ -44,13 +44,13 @@ def homeless(name: str) -> Object:
 
 
 def waiting(reason: str) -> Object:
-    """A Pod whose container waits."""
+    """Return a Pod whose container waits."""
     statuses = [{"image": "registry.test/server:1", "state": {"waiting": {"reason": reason}}}]
     return {"metadata": {"name": "p", "namespace": "default"}, "status": {"containerStatuses": statuses}}
 
 
 class Lab:
-    """A cluster as `doctor` looks at it; its parts can be broken."""
+    """A cluster for `doctor`; tests break its parts."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -96,14 +96,14 @@ class Lab:
 
 @pytest.fixture
 def lab(api: FakeApi, ingress: FakeApi, config: Config) -> Lab:
-    """A cluster on which all is well."""
+    """Provide a cluster without problems."""
     made = Lab(ingress.port)
     api.script = made
     return made
 
 
 def problems(done: Done) -> dict[str, Object]:
-    """Check → finding, of those that are not ok."""
+    """Return check → finding for the problems."""
     return {finding["check"]: finding for finding in json.loads(done.out) if not finding["ok"]}
 
 
@@ -134,7 +134,7 @@ def test_a_cluster_on_which_all_is_well_has_no_problem(knodel: Knodel, lab: Lab,
         (
             lambda lab: lab.deployments.update({"knodel-system": [deployment("knodel-controller", image="x/y:9.9")]}),
             "version",
-            "the cluster runs 9.9",
+            "the cluster 9.9",
         ),
         (
             lambda lab: lab.features.pop("tag-header-based-routing"),
@@ -202,7 +202,7 @@ def test_what_the_caller_may_not_see_is_no_problem_and_is_said(knodel: Knodel, l
     assert problems(done) == {}
     assert [finding["check"] for finding in unseen] == ["Knative's Deployments", "Knodel", "settings", "images"]
     assert all('User "ann" cannot' in finding["message"] and not finding["remedy"] for finding in unseen)
-    assert knodel("doctor", *HERE).out.count("   not seen   ") == len(unseen)
+    assert knodel("doctor", *HERE).out.count("   skipped   ") == len(unseen)
 
 
 def test_rights_that_are_missing_name_the_roles_that_give_them(knodel: Knodel, lab: Lab) -> None:
@@ -210,7 +210,10 @@ def test_rights_that_are_missing_name_the_roles_that_give_them(knodel: Knodel, l
 
     (missing,) = problems(knodel("doctor", "-o", "json", *HERE)).values()
 
-    assert missing["remedy"] == "ask who runs the cluster for Role knodel-config-reader in namespace knodel-system"
+    assert (
+        missing["remedy"]
+        == "ask the administrator of the cluster for Role knodel-config-reader in namespace knodel-system"
+    )
 
 
 @pytest.mark.parametrize("reply", [failure(401, "Unauthorized", "Unauthorized"), Reply(502, text="<html>")])

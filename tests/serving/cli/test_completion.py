@@ -1,4 +1,4 @@
-"""Shell completion, in a real bash where there is one."""
+"""Test shell completion in a real bash."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ complete_words {words}
 
 
 def complete(folder: Path, *words: str) -> list[str]:
-    """What bash offers for the last word."""
+    """Return the completions of bash for the last word."""
     command = folder / "knodel"
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -m serving.cli.main "$@"\n')
     command.chmod(0o755)

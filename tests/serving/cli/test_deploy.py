@@ -1,4 +1,4 @@
-"""`deploy` and `diff` against a live control API: only what is named changes, and bad input changes nothing."""
+"""Test `deploy` and `diff` on a running control API: only given fields change, and invalid input changes nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ spec: {{storageUri: "https://models.test/{name}"{more}}}
 
 
 def models(*names: str, last: str = "") -> str:
-    """A file with these Models; `last` are more fields of the last one."""
+    """Write a file with these Models; `last` are more fields of the last one."""
     return "---".join(DOCUMENT.format(name=name, more=last if name == names[-1] else "") for name in names)
 
 
@@ -113,7 +113,7 @@ async def test_a_file_deploys_all_its_models_and_stdin_as_well(served: Served, d
     [
         (models("one", "two", last=", minReplicas: -1"), "spec.minReplicas"),
         (models("one", "two", last=", colour: red"), "spec.colour"),
-        (models("one", "one"), "one stands twice"),
+        (models("one", "one"), "one is in the file twice"),
         (models("a-one", "one", last=", traffic: [{latest: true, percent: 100, tag: a}]"), "spec.traffic[0].tag"),
     ],
 )
@@ -260,7 +260,7 @@ async def test_a_deploy_that_changes_nothing_of_a_version_that_failed_gives_the_
     failed = {"type": "Ready", "status": "False", "reason": "ExitCode1", "message": "no such file"}
     await served.set_status("magika", {"conditions": [failed]})
     done = await served.knodel("deploy", "magika", "--uri", ARTIFACT)
-    words = ["ExitCode1: no such file; nothing was changed", "`knodel deploy magika --version LABEL` makes one"]
+    words = ["ExitCode1: no such file; nothing was changed", "`knodel deploy magika --version LABEL` creates one"]
     check(done, 1, words)
     other = await served.knodel("deploy", "magika", "--min", "1", "--timeout", "0s")
     check(other, 4, ["was not ready within"])
@@ -274,12 +274,13 @@ async def test_a_deploy_of_what_a_rollout_refused_gives_the_ways_to_serve_it(ser
     assert "its rollout" not in done.out
     again = await served.knodel("deploy", "magika", "--min", "0", "--no-wait")
     assert (
-        "no new one was made; its rollout ended without it: `knodel promote magika` gives it the traffic" in again.out
+        "no new version was created; its rollout was rolled back: `knodel promote magika` sends it the traffic"
+        in again.out
     )
-    assert "`knodel deploy magika --version LABEL` makes a new one" in again.out
+    assert "`knodel deploy magika --version LABEL` creates a new one" in again.out
     await served.set_status("magika", {"latestCreatedRevision": "magika-00003"})
     again = await served.knodel("deploy", "magika", "--min", "0", "--no-wait")
-    assert "no new one was made\n" in again.out
+    assert "no new version was created\n" in again.out
 
 
 async def test_a_version_before_that_fails_ends_no_waiting_for_the_newest(served: Served) -> None:

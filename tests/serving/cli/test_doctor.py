@@ -1,4 +1,4 @@
-"""`doctor`: every finding has its remedy, and looking changes nothing."""
+"""Test `doctor`: every problem has a remedy, and the checks change nothing."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ import pytest
 from clusters.base.objects import Object
 from clusters.embedded.store.lock import FolderLock
 from clusters.embedded.store.store import Store
-from serving.cli.client.sockets import Listener, is_taken, listeners, listening_inodes
+from serving.cli.client.ports import Listener, is_taken, listeners, listening_inodes
 from serving.cli.doctor import examine
 from serving.cli.doctor import findings as doctor
 from serving.cli.doctor import models as model_doctor
-from serving.cli.doctor.findings import INFINITY, Finding, Reply
+from serving.cli.doctor.findings import INFINITY, Finding, ProbeResult
 from serving.storage import kept
 from serving.storage.sources.local import Place
 from serving.types.settings.state import KEPT_FOLDER, Facts
@@ -31,17 +31,17 @@ from tests.serving.cli.test_down import marked
 STATE = Path("/state")
 HUB = ("hub.test", 443)
 FACTS = Facts(7, 1, "0.1.0", "/state", "127.0.0.1:8080", "127.0.0.1:8081", "127.0.0.1:8443", "localhost")
-OK = Reply(200)
+OK = ProbeResult(200)
 
 
 def model(name: str, *, ready: str = "True", **spec: str) -> Object:
-    """A Model with its condition."""
+    """Return a Model with its condition."""
     conditions = [{"type": "Ready", "status": ready, "reason": "LoadFailed"}]
     return {"metadata": {"name": name, "namespace": "default"}, "spec": spec, "status": {"conditions": conditions}}
 
 
 def homeless(name: str) -> Object:
-    """A Model that serves, of which one more replica finds no node."""
+    """Return a Model that serves, but has a replica without a node."""
     found = model(name)
     said = {"status": "False", "reason": "Unschedulable", "message": f"{name}-00001: no room"}
     found["status"]["conditions"].append({"type": "ReplicasStarted", **said})
@@ -50,7 +50,7 @@ def homeless(name: str) -> Object:
 
 
 def crashing(revision: str, **spec: Any) -> Object:
-    """A Model whose first version has the traffic, whose third is the newest, and of which one crashes."""
+    """Return a Model whose first version has the traffic, whose third is newest, and of which `revision` crashes."""
     found = homeless("iris")
     found["status"] |= {"latestCreatedRevision": "iris-00003"}
     found["status"]["conditions"][-1] |= {"reason": "CrashLoopBackOff", "message": f"{revision}: exit code 1"}
@@ -97,8 +97,8 @@ def test_only_replicas_of_versions_that_have_or_get_traffic_are_a_problem(model:
         (doctor.judge_folder(STATE, False, 0, True), True, "knodel up"),
         (doctor.judge_folder(STATE, True, 0o755, True), False, "chmod 700 /state"),
         (doctor.judge_folder(STATE, True, 0o700, False), False, "not writable"),
-        (doctor.judge_folder(STATE, False, 0, False), False, "cannot be made"),
-        (doctor.judge_folder(STATE, True, 0o700, True, full=True), False, "make room"),
+        (doctor.judge_folder(STATE, False, 0, False), False, "cannot be created"),
+        (doctor.judge_folder(STATE, True, 0o700, True, full=True), False, "free some space"),
         (doctor.judge_secrets({STATE / "token": 0o600}), True, "1 files"),
         (doctor.judge_secrets({STATE / "token": 0o644}), False, "chmod 600 /state/token"),
         (doctor.judge_store(STATE / "s", "", 3, False), True, "3 objects"),
@@ -107,8 +107,8 @@ def test_only_replicas_of_versions_that_have_or_get_traffic_are_a_problem(model:
         (doctor.judge_platform(STATE, None, None, ""), True, "none runs"),
         (doctor.judge_platform(STATE, 7, FACTS, ""), True, "process 7"),
         (doctor.judge_platform(STATE, 0, FACTS, ""), True, "process 7"),
-        (doctor.judge_platform(STATE, None, FACTS, ""), False, "which has ended"),
-        (doctor.judge_platform(STATE, 8, FACTS, ""), False, "tells of process 7"),
+        (doctor.judge_platform(STATE, None, FACTS, ""), False, "has ended"),
+        (doctor.judge_platform(STATE, 8, FACTS, ""), False, "has process 7"),
         (doctor.judge_platform(STATE, 8, None, ""), False, "is not ready"),
         (doctor.judge_platform(STATE, None, None, "no JSON"), False, "no JSON"),
         (doctor.judge_leftovers(False, ""), True, ""),
@@ -117,12 +117,12 @@ def test_only_replicas_of_versions_that_have_or_get_traffic_are_a_problem(model:
         (doctor.judge_port("gateway", "h:1", "--port", None, frozenset()), True, "free"),
         (doctor.judge_port("gateway", "h:1", "--port", [Listener(5, "nginx")], frozenset()), False, "5 (nginx)"),
         (doctor.judge_port("gateway", "h:1", "--port", [], frozenset()), False, "--port"),
-        (doctor.judge_port("gateway", "h:1", "--port", [Listener(5, "envoy")], frozenset({5})), True, "left running"),
+        (doctor.judge_port("gateway", "h:1", "--port", [Listener(5, "envoy")], frozenset({5})), True, "orphaned"),
         (model_doctor.judge_models([]), True, "none yet"),
         (model_doctor.judge_models([model("iris"), model("new", ready="Unknown")]), True, "2, none failed"),
         (model_doctor.judge_models([model("iris", ready="False")]), False, "default/iris (LoadFailed)"),
         (model_doctor.judge_models([model(f"m{n}", ready="False") for n in range(9)]), False, "and 4 more"),
-        (model_doctor.judge_replicas([model("iris")]), True, "none"),
+        (model_doctor.judge_replicas([model("iris")]), True, "all started"),
         (model_doctor.judge_replicas([homeless("iris")]), False, "default/iris (Unschedulable: iris-00001: no room)"),
         (model_doctor.judge_engines([model("iris")], ["skops"]), True, "installed"),
         (
@@ -138,7 +138,7 @@ def test_only_replicas_of_versions_that_have_or_get_traffic_are_a_problem(model:
         (model_doctor.judge_engines([model("iris", modelFormat="sklearn")], ["skops"]), False, "knodel[sklearn]"),
         (model_doctor.judge_engines([model("iris", modelFormat="sklearn")], []), True, "installed"),
         (model_doctor.judge_engines([model("iris", modelFormat="none such")], ["skops"]), True, "installed"),
-        (model_doctor.judge_stores({}, {}), True, "none"),
+        (model_doctor.judge_stores({}, {}), True, "no URI has a host"),
         (model_doctor.judge_stores({HUB: ["default/iris"]}, {}), True, "1 reached"),
         (model_doctor.judge_stores({HUB: ["default/iris"]}, {HUB: "refused"}), False, "hub.test:443 (refused; d"),
         (model_doctor.judge_sources([]), True, "knodel events allow"),
@@ -148,8 +148,8 @@ def test_only_replicas_of_versions_that_have_or_get_traffic_are_a_problem(model:
         (doctor.judge_settings(""), True, ""),
         (doctor.judge_kept(3 << 30, 64 << 30), True, "3.0 GiB of 64 GiB"),
         (doctor.judge_kept(62 << 30, 64 << 30), False, "KNODEL_KEPT_LIMIT"),
-        (doctor.judge_copies(3, 3, 4 << 30, []), True, "3 of 3 copies were read (4.0 GiB), and none is damaged"),
-        (doctor.judge_copies(3, 2, 4, []), True, "`knodel doctor --full` reads them all"),
+        (doctor.judge_copies(3, 3, 4 << 30, []), True, "read 3 of 3 copies (4.0 GiB), none damaged"),
+        (doctor.judge_copies(3, 2, 4, []), True, "`knodel doctor --full` reads all"),
         (doctor.judge_copies(3, 3, 4, [Path("/s/a b")]), False, "`rm -r '/s/a b'`"),
         (doctor.judge_settings("gateway.port: 0 is out of bounds"), False, "gateway.port"),
     ],
@@ -163,14 +163,16 @@ def test_what_is_seen_becomes_a_finding(finding: Finding, ok: bool, words: str) 
 @pytest.mark.parametrize(
     ("replies", "bad"),
     [
-        ((OK, Reply(404), OK), []),
-        ((Reply(0, "timed out"), Reply(404), Reply(0, "timed out")), ["events and probes", "token"]),
-        ((Reply(503), OK, OK), ["events and probes"]),
-        ((OK, Reply(0, "refused"), OK), ["gateway"]),
-        ((OK, OK, Reply(401)), ["token"]),
+        ((OK, ProbeResult(404), OK), []),
+        ((ProbeResult(0, "timed out"), ProbeResult(404), ProbeResult(0, "timed out")), ["events and probes", "token"]),
+        ((ProbeResult(503), OK, OK), ["events and probes"]),
+        ((OK, ProbeResult(0, "refused"), OK), ["gateway"]),
+        ((OK, OK, ProbeResult(401)), ["token"]),
     ],
 )
-def test_a_platform_that_does_not_answer_is_found(replies: tuple[Reply, Reply, Reply], bad: list[str]) -> None:
+def test_a_platform_that_does_not_answer_is_found(
+    replies: tuple[ProbeResult, ProbeResult, ProbeResult], bad: list[str]
+) -> None:
     findings = doctor.judge_answers(FACTS, *replies)
 
     assert [finding.check for finding in findings if not finding.ok] == bad
@@ -178,10 +180,10 @@ def test_a_platform_that_does_not_answer_is_found(replies: tuple[Reply, Reply, R
 
 
 def test_the_gateways_status_at_its_root_is_not_shown() -> None:
-    findings = {finding.check: finding.message for finding in doctor.judge_answers(FACTS, OK, Reply(404), OK)}
+    findings = {finding.check: finding.message for finding in doctor.judge_answers(FACTS, OK, ProbeResult(404), OK)}
 
-    assert findings["gateway"] == "127.0.0.1:8080 answers"
-    assert findings["events and probes"] == "127.0.0.1:8081 answers 200"
+    assert findings["gateway"] == "127.0.0.1:8080 responds"
+    assert findings["events and probes"] == "127.0.0.1:8081 responds with 200"
 
 
 def test_help_and_doctor_name_the_ports_alike(knodel: Knodel) -> None:
@@ -192,21 +194,21 @@ def test_help_and_doctor_name_the_ports_alike(knodel: Knodel) -> None:
 
 
 def test_a_platform_that_can_write_nothing_is_not_to_be_ended() -> None:
-    [control, *others] = doctor.judge_answers(FACTS, Reply(503), Reply(404), Reply(200))
+    [control, *others] = doctor.judge_answers(FACTS, ProbeResult(503), ProbeResult(404), ProbeResult(200))
 
-    assert "nothing can be written" in control.remedy
+    assert "its disk is not writable" in control.remedy
     assert "down" not in control.remedy
     assert all(finding.ok for finding in others)
 
 
 def problems(done_out: str) -> dict[str, str]:
-    """Check → what, of the problems in JSON output."""
+    """Return check → message for the problems in JSON output."""
     return {one["check"]: one["message"] for one in json.loads(done_out) if not one["ok"]}
 
 
 @pytest.fixture(autouse=True)
 def free_ports(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Settings whose ports nobody has."""
+    """Set the ports in the settings to free ones."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
     for name, one in zip(("GATEWAY_PORT", "CONTROL_PORT", "CONTROL_TLS_PORT"), sockets, strict=True):
         monkeypatch.setenv(f"KNODEL_{name}", str(one.getsockname()[1]))
@@ -234,7 +236,7 @@ def test_a_stale_platform_file_is_found(knodel: Knodel, state: Path) -> None:
     done = knodel("doctor", "-o", "json")
 
     assert done.code == 1
-    assert "which has ended" in problems(done.out)["platform"]
+    assert "has ended" in problems(done.out)["platform"]
     assert (state / "platform.json").exists()
 
 
@@ -253,7 +255,7 @@ async def test_a_platform_that_answers_is_well(served: Served, state: Path) -> N
     done = await served.knodel("doctor")
 
     assert done.code == 0, done.out
-    assert f"{control.control} answers 200" in done.out
+    assert f"{control.control} responds with 200" in done.out
 
 
 def test_a_damaged_copy_is_found_and_the_remedy_works_as_typed(knodel: Knodel, state: Path, tmp_path: Path) -> None:
@@ -283,12 +285,12 @@ def test_a_damaged_copy_is_found_and_the_remedy_works_as_typed(knodel: Knodel, s
     ],
 )
 def test_the_host_of_an_artifact_is_read_from_its_uri(uri: str, place: tuple[str, int]) -> None:
-    assert model_doctor.places([model("a", storageUri=uri)]) == {place: ["default/a"]}
+    assert model_doctor.artifact_hosts([model("a", storageUri=uri)]) == {place: ["default/a"]}
 
 
 @pytest.mark.parametrize("uri", ["file:///a", "s3://bucket/a", "http://h:port/a", "http://[::1/a", "", "hf://org/a"])
 def test_a_uri_that_names_no_host_of_its_own_is_left_alone(uri: str) -> None:
-    assert model_doctor.places([model("a", storageUri=uri)]) == {}
+    assert model_doctor.artifact_hosts([model("a", storageUri=uri)]) == {}
 
 
 async def test_what_is_wrong_with_deployed_models_is_found(
@@ -312,7 +314,7 @@ async def test_what_is_wrong_with_deployed_models_is_found(
     assert "default/iris (LoadFailed)" in found["models"]
     assert "paddle (default/iris)" in found["engines"]
     assert f"127.0.0.1:{closed} (Connection refused; default/iris)" in found["model stores"]
-    assert "a..b:443 (no name that a host can have; default/odd)" in found["model stores"]
+    assert "a..b:443 (invalid host name; default/odd)" in found["model stores"]
 
 
 def test_leftovers_are_found_and_left_alone(knodel: Knodel, state: Path) -> None:
@@ -321,7 +323,7 @@ def test_leftovers_are_found_and_left_alone(knodel: Knodel, state: Path) -> None
         done = knodel("doctor", "-o", "json")
         again = knodel("doctor", "-o", "json")
 
-    assert problems(done.out)["processes"] == "left running without a platform: pod"
+    assert problems(done.out)["processes"] == "running without a platform: pod"
     assert problems(again.out) == problems(done.out)
 
 
@@ -331,7 +333,7 @@ def test_a_port_that_is_taken_is_found_with_who_has_it(knodel: Knodel) -> None:
         done = knodel("doctor", "-o", "json")
 
     assert done.code == 1
-    assert f"127.0.0.1:{port} is taken by process {os.getpid()} (" in problems(done.out)["events and probes port"]
+    assert f"127.0.0.1:{port} is used by process {os.getpid()} (" in problems(done.out)["events and probes port"]
 
 
 @pytest.mark.parametrize(
@@ -378,7 +380,7 @@ def test_files_that_others_may_read_are_found(knodel: Knodel, state: Path) -> No
 
     found = problems(knodel("doctor", "-o", "json").out)
 
-    assert "open to others (0755)" in found["state folder"]
+    assert "accessible to others (0755)" in found["state folder"]
     assert str(state / "token") in found["secrets"]
 
 
@@ -424,7 +426,7 @@ def test_who_listens_is_found(host: str) -> None:
 
 
 def snapshot(folder: Path) -> dict[str, tuple[int, int, str]]:
-    """Every file with its mode, time of change and hash."""
+    """Return mode, modification time and hash of every file."""
     return {
         path.name: (path.stat().st_mode, path.stat().st_mtime_ns, hashlib.sha256(path.read_bytes()).hexdigest())
         for path in sorted(folder.iterdir())

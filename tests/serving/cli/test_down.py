@@ -1,4 +1,4 @@
-"""`down`: in order when a platform lives, by search when it was killed; afterwards nothing is left."""
+"""Test `down`: it stops a running platform in order, and finds the processes of a killed one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from clusters.embedded.activator.process import ActivatorProcess
 from clusters.embedded.kubelet.process.environment import PROCESS_OF, PROCESS_ROLE
 from clusters.embedded.store.lock import FolderLock
 from clusters.gateway.envoy import Envoy
-from serving.cli.remains import find_remains
+from serving.cli.orphans import find_orphans
 from serving.types.settings.state import ACTIVATOR_FOLDER, GATEWAY_FOLDER
 from tests.serving.cli.conftest import Knodel, announce
 
@@ -40,7 +40,7 @@ with FolderLock(Path(sys.argv[1])):
 
 @contextmanager
 def child(*command: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
-    """A process of a session of its own that has said a line; killed at the end."""
+    """Run a process in its own session that has printed a line; kill it at the end."""
     process = subprocess.Popen(
         [sys.executable, *command],
         stdout=subprocess.PIPE,
@@ -58,7 +58,7 @@ def child(*command: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def platform(state: Path, manner: str) -> ExitStack:
-    """A process that has the folder's lock and takes SIGTERM in this manner."""
+    """Run a process that holds the lock of the folder and handles SIGTERM in this way."""
     stack = ExitStack()
     process = stack.enter_context(child("-c", PLATFORM, str(state), manner))
     announce(state, "127.0.0.1:9")
@@ -67,7 +67,7 @@ def platform(state: Path, manner: str) -> ExitStack:
 
 
 def marked(state: Path, role: str, manner: str = "") -> ExitStack:
-    """A process as the kubelet starts it."""
+    """Run a process as the kubelet starts it."""
     stubborn = "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})" if manner == "stubborn" else ""
     program = f"import signal, time; {stubborn or 'pass'}; print('up', flush=True); time.sleep(60)"
     stack = ExitStack()
@@ -77,7 +77,7 @@ def marked(state: Path, role: str, manner: str = "") -> ExitStack:
 
 @contextmanager
 def services(state: Path) -> Iterator[int]:
-    """A real gateway and a real activator that a control plane left behind; the gateway's port."""
+    """Start a real gateway and activator without a control plane; yield the port of the gateway."""
     state.mkdir(mode=0o700)
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
@@ -97,7 +97,7 @@ def services(state: Path) -> Iterator[int]:
     try:
         yield port
     finally:
-        for remain in find_remains(state):
+        for remain in find_orphans(state):
             if remain.identity.pid in pids:
                 os.kill(remain.identity.pid, signal.SIGKILL)
 
@@ -106,7 +106,7 @@ def test_with_nothing_running_it_says_so_and_makes_nothing(knodel: Knodel, state
     done = knodel("down")
 
     assert (done.code, done.err) == (0, "")
-    assert done.out == f"no platform runs on {state}: nothing to end\n"
+    assert done.out == f"no platform runs on {state}: nothing to stop\n"
     assert not state.exists()
 
 
@@ -136,7 +136,7 @@ def test_force_kills_a_platform_that_does_not_end_and_what_it_started(knodel: Kn
 
         assert done.code == 0, done.err
         assert [word.split()[0] for word in json.loads(done.out)["ended"]] == ["platform", "pod"]
-        assert find_remains(state) == []
+        assert find_orphans(state) == []
         assert not (state / "platform.json").exists()
 
 
@@ -154,7 +154,7 @@ def test_the_processes_that_a_killed_platform_left_are_ended(knodel: Knodel, sta
         done = knodel("down", "--timeout", "0.1s")
 
         assert done.code == 0, done.err
-        assert find_remains(state) == []
+        assert find_orphans(state) == []
         assert done.out.count("pod ") == 2
         assert done.out.count("zygote ") == 1
 
@@ -162,7 +162,7 @@ def test_the_processes_that_a_killed_platform_left_are_ended(knodel: Knodel, sta
 def test_processes_whose_folder_was_removed_are_ended_too(knodel: Knodel, state: Path) -> None:
     with marked(state, "pod"):
         assert knodel("down").code == 0
-        assert find_remains(state) == []
+        assert find_orphans(state) == []
 
 
 def test_processes_of_another_folder_stay(knodel: Knodel, state: Path, tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_processes_of_another_folder_stay(knodel: Knodel, state: Path, tmp_path:
     other = tmp_path / "other"
     with marked(other, "pod"):
         assert knodel("down").out.startswith("no platform runs")
-        assert len(find_remains(other)) == 1
+        assert len(find_orphans(other)) == 1
 
 
 @pytest.mark.parametrize("recorded", [True, False])
@@ -181,12 +181,12 @@ def test_gateway_and_activator_are_ended_also_when_a_crash_lost_their_records(
         if not recorded:
             for record in state.glob("*/*.pid.json"):
                 record.unlink()
-        assert [remain.role for remain in find_remains(state)] == ["gateway", "activator"]
+        assert [remain.role for remain in find_orphans(state)] == ["gateway", "activator"]
 
         done = knodel("down")
 
         assert done.code == 0, done.err
-        assert find_remains(state) == []
+        assert find_orphans(state) == []
         assert not list(state.glob("*/*.pid.json"))
         assert not list(state.glob("*/*.sock"))
         with socket.create_server(("127.0.0.1", port)):
@@ -203,15 +203,15 @@ def test_the_services_of_the_original_are_not_ended_through_a_copy_of_its_folder
         if not recorded:
             for record in state.glob("*/*.pid.json"):
                 record.unlink()
-        before = find_remains(state)
+        before = find_orphans(state)
         assert [remain.role for remain in before] == ["gateway", "activator"]
 
-        assert find_remains(copy) == []
+        assert find_orphans(copy) == []
         assert knodel("down", "--state", str(copy)).code == 0
 
-        assert find_remains(state) == before
+        assert find_orphans(state) == before
         (tmp_path / "link").symlink_to(state)
-        assert find_remains(tmp_path / "link") == before
+        assert find_orphans(tmp_path / "link") == before
 
 
 def test_reading_the_files_of_a_gateway_does_not_make_a_process_one(knodel: Knodel, state: Path) -> None:

@@ -1,4 +1,4 @@
-"""`knodel events sources`, and the options of `allow` that say how events of others are read."""
+"""Test `knodel events sources` and the mapping options of `allow`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MLFLOW = ("/mlflow", "--models", "fraud", "--storage-prefix", "s3://mlflow/")
 
 
 async def mapping_of(served: Served, *options: str, stdin: str = "") -> Object:
-    """What the EventSource `mlflow` says after `allow` with these options."""
+    """Return the spec of EventSource `mlflow` after `allow` with these options."""
     done = await served.knodel("events", "allow", *MLFLOW, *options, stdin=stdin)
     assert done.code == 0, done.err
     spec = (await served.cluster.get(EVENT_SOURCE, "mlflow", "default"))["spec"]
@@ -43,7 +43,7 @@ async def test_the_key_for_mlflow_is_one_that_mlflow_signs_with(served: Served) 
 async def test_what_mlflow_signs_is_not_sent_by_us(served: Served) -> None:
     await mapping_of(served, "--preset", "mlflow")
     sent = ("events", "send", "fraud", "--uri", "s3://mlflow/7")
-    check(await served.knodel(*sent), 2, ["no EventSource of namespace default lets anybody send by a key"])
+    check(await served.knodel(*sent), 2, ["namespace default has no EventSource with a key"])
 
 
 async def test_a_mapping_is_read_from_stdin_and_may_stand_beside_a_preset(served: Served) -> None:
@@ -56,9 +56,9 @@ async def test_a_mapping_is_read_from_stdin_and_may_stand_beside_a_preset(served
     ("text", "options", "words"),
     [
         ("model: [", (), ["--mapping"]),
-        ("- model", (), ["one mapping"]),
-        ("a: 1\n---\nb: 2\n", (), ["one mapping"]),
-        ("preset: job", ("--preset", "mlflow"), ["leave --preset out"]),
+        ("- model", (), ["is not a YAML mapping"]),
+        ("a: 1\n---\nb: 2\n", (), ["is not a YAML mapping"]),
+        ("preset: job", ("--preset", "mlflow"), ["omit --preset"]),
         ("model: fraud", (), ["spec.mapping.storageUri"]),
         ("model: $..x", ("--preset", "mlflow"), ["descendants"]),
         ("", ("--preset", "none"), ["--preset", "none"]),

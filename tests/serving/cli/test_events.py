@@ -1,4 +1,4 @@
-"""`knodel events` against a live control API with its webhook: who may send, what came, what became of it."""
+"""Test `knodel events` on a running control API with its webhook."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def allow(served: Served, *options: str) -> Done:
 
 
 async def send(served: Served, id: str = "42", *options: str) -> Done:
-    """Send one, as soon as the webhook has seen the EventSource."""
+    """Send an event as soon as the webhook has received the EventSource."""
 
     async def taken() -> Done:
         done = await served.knodel(
@@ -53,7 +53,7 @@ async def settle(served: Served, id: str, **status: Any) -> None:
 
 
 async def tell(served: Served, number: int, type: str, **data: Any) -> None:
-    """One of our own events, caused by event 42."""
+    """Return an outgoing event, caused by event 42."""
     known = {"namespace": "default", "model": "magika", "revision": "magika-00002"}
     cause = {"by": "event", "id": "42", "source": SOURCE}
     entry = OutboxEntry(
@@ -173,7 +173,7 @@ async def test_other_data_of_another_type(served: Served) -> None:
         (("magika", "--uri", "s3://models/7", "--metric", "accuracy=high"), 2, ["NAME=NUMBER"]),
         (("magika", "--uri", "s3://models/7", "--source", "/other"), 2, ["/other", "events allow"]),
         (("magika", "--uri", "s3://models/7", "--url", "ftp://x"), 2, ["--url"]),
-        (("magika", "--uri", "s3://models/7", "--url", "http://127.0.0.1:9"), 1, ["does not answer"]),
+        (("magika", "--uri", "s3://models/7", "--url", "http://127.0.0.1:9"), 1, ["does not respond"]),
     ],
 )  # fmt: skip
 async def test_send_refuses(
@@ -211,7 +211,12 @@ async def test_show_tells_what_came_and_what_became_of_it(served: Served) -> Non
     await send(served)
     await settle(served, "42", phase="Failed", message="no such \x1b[31mmodel", attempts=8)
     out = (await served.knodel("events", "show", "42")).out
-    for words in ("Source:    /train/magika", "storageUri s3://models/magika/7", "Failed, after 8 tries", "\\x1b"):
+    for words in (
+        "Source:    /train/magika",
+        "storageUri s3://models/magika/7",
+        "after 8 failed attempts",
+        "\\x1b",
+    ):
         assert words in out
     assert json.loads((await served.knodel("events", "show", event_name(SOURCE, "42"), "-o", "json")).out)["spec"]
     check(await served.knodel("events", "show", "nobody"), 3, ["nobody", "knodel events list"])
@@ -229,10 +234,10 @@ async def test_replay_asks_for_another_try_later_than_the_last(served: Served) -
     await allow(served)
     await send(served)
     await settle(served, "42", phase="Failed", at="2999-01-01T00:00:00.5Z")
-    assert (await served.knodel("events", "replay", "42")).out == "event 42 is tried anew\n"
+    assert (await served.knodel("events", "replay", "42")).out == "event 42 is processed again\n"
     annotations = (await event(served))["metadata"]["annotations"]
     assert annotations["knodel.dev/replay"] == "2999-01-01T00:00:00.500001Z"
-    assert (await served.knodel("events", "replay", "--failed")).out == "event 42 is tried anew\n"
+    assert (await served.knodel("events", "replay", "--failed")).out == "event 42 is processed again\n"
     assert (await served.knodel("events", "replay", "--failed", "--model", "iris")).out == "no event has failed\n"
     check(await served.knodel("events", "replay"), 2, ["--failed"])
 

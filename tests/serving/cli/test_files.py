@@ -1,4 +1,4 @@
-"""The verbs that need no platform: `render`, `config`, and what files may hold."""
+"""Test the verbs that need no platform, `render` and `config`, and the content of files."""
 
 from __future__ import annotations
 

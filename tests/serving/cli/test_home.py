@@ -1,4 +1,4 @@
-"""The state folder of a user, with and without a home folder."""
+"""Test the state folder of a user, with and without a home folder."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from serving.cli.base.errors import UsageError
-from serving.cli.base.home import expand
+from serving.cli.base.home import expand_home
 from serving.cli.client.state import state_folder
 from tests.serving.cli.conftest import Knodel, check
 
@@ -17,7 +17,7 @@ UNKNOWN = 54_321  # a uid that /etc/passwd does not have, as in many containers
 
 @pytest.fixture
 def homeless(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user without HOME and without an entry in /etc/passwd, who named no state folder."""
+    """Run as a user without HOME and without an entry in /etc/passwd, who gives no state folder."""
     for name in ("HOME", "KNODEL_STATE", "XDG_STATE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(os, "getuid", lambda: UNKNOWN)
@@ -38,13 +38,13 @@ def test_without_a_home_folder_a_named_state_folder_works(knodel: Knodel, tmp_pa
 def test_without_a_home_folder_serve_needs_none(knodel: Knodel, tmp_path: Path) -> None:
     done = knodel("serve", str(tmp_path), "--models", "--name", "both")
 
-    check(done, 2, ["--name: not together with --models"])
+    check(done, 2, ["--name cannot be used with --models"])
 
 
 @pytest.mark.usefixtures("homeless")
 def test_a_path_below_a_home_folder_that_is_not_known_is_named() -> None:
-    with pytest.raises(UsageError, match=r"~/model\.onnx: no home folder is known for ~"):
-        expand("~/model.onnx")
+    with pytest.raises(UsageError, match=r"~/model\.onnx: the home folder of ~"):
+        expand_home("~/model.onnx")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What only Kubernetes has: the settings in a ConfigMap, the ingress, Knative's sidecar, Events; against a script."""
+"""Test the parts of a real cluster: settings in a ConfigMap, ingress, Knative's sidecar, Events; with a script."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def cluster_with(
     settings: str | None = None,
     paths: Mapping[str, Reply] | None = None,
 ) -> Script:
-    """A script: a cluster with Knodel's settings and the Model magika; `paths` are answers by the end of a path."""
+    """Return a script for a cluster with Knodel's settings and the Model magika; `paths`: responses by path suffix."""
     text = SETTINGS.format(port=port) if settings is None else settings
     model = {
         "apiVersion": MODEL.api_version,
@@ -101,8 +101,8 @@ def test_a_model_with_a_tls_address_is_asked_over_tls(knodel: Knodel, api: FakeA
 @pytest.mark.parametrize(
     ("status", "given", "code", "words"),
     [
-        (SERVED, ["--tag", "green"], 3, "no version with the tag green; tags: blue"),
-        ({"url": "http://magika.default.svc.cluster.local"}, [], 1, "from inside the cluster alone"),
+        (SERVED, ["--tag", "green"], 3, "no version with the tag green: its tags are blue"),
+        ({"url": "http://magika.default.svc.cluster.local"}, [], 1, "only from inside the cluster"),
         ({}, [], 1, "has no address: not ready yet"),
         (
             {"conditions": [{"type": "Ready", "status": "False", "reason": "RevisionFailed", "message": "no file"}]},
@@ -138,7 +138,7 @@ def test_who_may_not_read_the_settings_asks_the_host_of_the_model_itself(
     done = knodel("predict", "magika", "-d", REQUEST, *HERE)
 
     assert done.code == 1
-    assert "the ingress at localhost:9 does not answer" in done.err
+    assert "the ingress at localhost:9 does not respond" in done.err
     assert "Role knodel-config-reader in namespace knodel-system" in done.err
 
 
@@ -158,7 +158,7 @@ def test_an_ingress_that_is_gone_is_one_line(knodel: Knodel, api: FakeApi, confi
     done = knodel("predict", "magika", "-d", REQUEST, *HERE)
 
     assert done.code == 1
-    assert "the ingress at 127.0.0.1:9 does not answer" in done.err
+    assert "the ingress at 127.0.0.1:9 does not respond" in done.err
     assert len(done.err.splitlines()) == 1
 
 
@@ -212,7 +212,7 @@ def test_settings_that_the_caller_may_not_read_are_named(knodel: Knodel, api: Fa
 
 
 def pod(name: str, *, state: Object, restarts: int = 0, phase: str = "Running") -> Object:
-    """A Pod of a Revision, with Knative's proxy beside the model."""
+    """Return a Pod of a Revision, with Knative's sidecar beside the model server."""
     statuses = [
         {"name": "queue-proxy", "state": {"running": {}}},
         {"name": "server", "restartCount": restarts, "state": state},
@@ -252,7 +252,7 @@ def test_a_replica_that_has_not_started_is_told_beside_the_logs_of_the_others(
     asked = {"logs": 0}
 
     def script(seen: Seen) -> Reply:
-        """The model is there until both logs were read."""
+        """The Model exists until both logs were read."""
         asked["logs"] += seen.path.endswith("/log")
         if follow and asked["logs"] >= 2 and not seen.path.endswith("/log"):
             return Reply(200, {"items": []}) if seen.path.endswith("/pods") else GONE
@@ -336,7 +336,7 @@ def test_replicas_that_may_not_be_seen_hide_nothing_else(knodel: Knodel, api: Fa
 
     done = knodel("wait", "magika", "--timeout", "0s", *HERE)
 
-    assert done.err == "knodel: model magika was not ready within 0 s: waiting for the platform to look at it\n"
+    assert done.err == "knodel: model magika was not ready within 0 s: waiting for its first status\n"
 
 
 def test_a_replica_without_a_node_and_the_newest_come_first(knodel: Knodel, api: FakeApi, config: Config) -> None:
@@ -347,7 +347,7 @@ def test_a_replica_without_a_node_and_the_newest_come_first(knodel: Knodel, api:
 
     done = knodel("wait", "magika", "--timeout", "0s", *HERE)
 
-    assert "look at it; replica new has no node: Unschedulable; replica old ended with exit code 137" in done.err
+    assert "first status; replica new has no node: Unschedulable; replica old ended with exit code 137" in done.err
 
 
 @pytest.mark.bad_input("command-options")
@@ -359,7 +359,7 @@ def test_a_name_never_becomes_the_path_of_something_else(
     done = knodel(verb, name, *HERE)
 
     assert (done.code, api.seen) == (3, []), done.err
-    assert "a name has no / and no %" in done.err
+    assert "a name cannot contain / or %" in done.err
 
 
 @pytest.mark.bad_input("object-references")
@@ -372,7 +372,7 @@ def test_a_file_of_another_namespace_than_the_one_named_is_refused(
     done = knodel("deploy", "-f", str(file), "-n", "b", *HERE)
 
     assert (done.code, api.seen) == (2, [])
-    assert "puts model m into namespace a, not b" in done.err
+    assert "has model m in namespace a, not b" in done.err
 
 
 def test_events_are_asked_for_by_the_object_that_they_are_about(knodel: Knodel, api: FakeApi, config: Config) -> None:

@@ -1,4 +1,4 @@
-"""`--kube-context`: which cluster, what proves who asks, and what is said when the kubeconfig is wrong."""
+"""Test `--kube-context`: which cluster is used, with which credentials, and the errors of an invalid kubeconfig."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.serving.cli.kube import (
 )
 
 MACHINE = {"up", "down", "serve", "completion"}
-"""Verbs of this machine alone."""
+"""Verbs that act only on this machine."""
 
 
 @pytest.mark.parametrize("verb", [verb for verb in COMMANDS if verb not in MACHINE])
@@ -67,9 +67,9 @@ def test_the_variable_names_the_context_and_a_state_folder_that_is_named_wins(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--kube-context", CONTEXT, "--state", "/tmp/x"), "give one of them"),
+        (("--kube-context", CONTEXT, "--state", "/tmp/x"), "give only one of them"),
         (("--kube-context", ""), "is empty"),
-        (("--kube-context", "other"), f"has no context 'other'; known: {CONTEXT}"),
+        (("--kube-context", "other"), f"has no context 'other': known contexts are {CONTEXT}"),
         (("--kube-context", CONTEXT, "-n", "Not_One"), "--namespace"),
     ],
 )
@@ -124,18 +124,18 @@ def test_without_the_variable_the_home_has_the_kubeconfig(
 @pytest.mark.parametrize(
     ("cluster", "user", "words"),
     [
-        ({"server": "nonsense"}, None, "server 'nonsense' is no https or http URL"),
-        ({"server": "https://127.0.0.1:port"}, None, "is no https or http URL"),
-        ({"proxy-url": "socks5://127.0.0.1:1"}, None, "proxy 'socks5://127.0.0.1:1' is no http URL"),
-        ({"proxy-url": "ann:pw@127.0.0.1:1"}, None, "proxy '…@127.0.0.1:1' is no http URL"),
-        ({"proxy-url": "http:/ann:p w@127.0.0.1:1"}, None, "proxy '…@127.0.0.1:1' is no http URL"),
-        ({"proxy-url": "https://ann:pw@127.0.0.1:1"}, None, "proxy 'https://…@127.0.0.1:1' is no http URL"),
+        ({"server": "nonsense"}, None, "server 'nonsense' is not an https or http URL"),
+        ({"server": "https://127.0.0.1:port"}, None, "is not an https or http URL"),
+        ({"proxy-url": "socks5://127.0.0.1:1"}, None, "proxy 'socks5://127.0.0.1:1' is not an http URL"),
+        ({"proxy-url": "ann:pw@127.0.0.1:1"}, None, "proxy '…@127.0.0.1:1' is not an http URL"),
+        ({"proxy-url": "http:/ann:p w@127.0.0.1:1"}, None, "proxy '…@127.0.0.1:1' is not an http URL"),
+        ({"proxy-url": "https://ann:pw@127.0.0.1:1"}, None, "proxy 'https://…@127.0.0.1:1' is not an http URL"),
         ({"certificate-authority": "/no/such/ca"}, None, "/no/such/ca"),
         ({}, {"auth-provider": {"name": "oidc", "config": {"secret": "pw"}}}, "Expected key id-token in "),
-        ({"certificate-authority-data": "bm8gUEVN"}, None, "certificates or key are refused"),
+        ({"certificate-authority-data": "bm8gUEVN"}, None, "certificates or key cannot be loaded"),
         ({"certificate-authority-data": "abc"}, None, "cannot be used"),
         ({}, {"client-certificate": "/no/such.crt", "client-key": "/no/such.key"}, "/no/such.crt"),
-        ({}, {"token": "tök\nen"}, "characters that no token has"),
+        ({}, {"token": "tök\nen"}, "characters that are not printable ASCII"),
     ],
 )
 def test_what_is_wrong_in_a_kubeconfig_is_named(
@@ -179,7 +179,7 @@ def test_no_kubeconfig_at_all_says_where_one_is_looked_for(
     done = knodel("list", "--kube-context", CONTEXT)
 
     assert done.code == 1
-    assert f"there is no kubeconfig at {tmp_path / 'absent'}" in done.err
+    assert f"no kubeconfig found at {tmp_path / 'absent'}" in done.err
 
 
 def test_without_the_package_the_extra_is_named(
@@ -206,7 +206,7 @@ def test_names_of_contexts_and_of_models_on_the_cluster_complete(pki: Pki, confi
 
 
 def completed(line: str) -> list[str]:
-    """What bash offers at the end of the line."""
+    """Return the completions of bash at the end of the line."""
     import os
 
     words = line.split(" ")

@@ -1,4 +1,4 @@
-"""What proves who asks a real API server, and the way there: tokens, certificates, plugins, TLS, proxies."""
+"""Test authentication to an API server and the connection to it: tokens, certificates, plugins, TLS, proxies."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ printf '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredentia
 
 
 def plugin(folder: Path, status: str, *, code: int = 0, complaint: str = "") -> dict[str, Any]:
-    """A user whose credentials an exec plugin brings."""
+    """Return a user with credentials of an exec plugin."""
     path = folder / "plugin"
     path.write_text(PLUGIN.replace("@STATUS@", status) + f"echo '{complaint}' >&2\nexit {code}\n")
     path.chmod(0o700)
@@ -56,7 +56,7 @@ def test_name_and_password_are_sent_as_basic_authentication(knodel: Knodel, api:
 
 
 def encoded(path: Path) -> str:
-    """Its content as kubeconfigs embed it."""
+    """Return the content of a file as kubeconfigs embed it."""
     return base64.b64encode(path.read_bytes()).decode()
 
 
@@ -150,7 +150,7 @@ def test_credentials_of_somebody_else_are_not_used_in_the_place_of_an_impersonat
     done = knodel("list", "--kube-context", CONTEXT)
 
     assert done.code == 1
-    assert "cannot act as somebody else" in done.err
+    assert "does not support impersonation" in done.err
     assert api.seen == []
 
 
@@ -199,7 +199,7 @@ def test_a_server_without_tls_is_asked_without_tls(knodel: Knodel, config: Confi
 
 @contextmanager
 def tunnel(to: int) -> Iterator[tuple[int, list[bytes]]]:
-    """An HTTP proxy for one connection to port `to` of this machine; its port, and the heads that it has seen."""
+    """Run an HTTP proxy for one connection to port `to` of this machine; yield its port and the received heads."""
     heads: list[bytes] = []
 
     def pipe(source: socket.socket, sink: socket.socket) -> None:
@@ -240,6 +240,6 @@ def test_no_proxy_keeps_the_proxy_of_the_environment_away(
 ) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
 
-    assert "does not answer" in knodel("list", "--kube-context", CONTEXT).err
+    assert "does not respond" in knodel("list", "--kube-context", CONTEXT).err
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     assert knodel("list", "--kube-context", CONTEXT).code == 0

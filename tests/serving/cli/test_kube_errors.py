@@ -1,4 +1,4 @@
-"""What a real API server answers becomes one line that names the thing and the remedy, and an exit code, in time."""
+"""Test that each error of an API server becomes one line with a remedy and an exit code, in time."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ WEBHOOK = 'admission webhook "validation.webhook.example.org" denied the request
 
 
 def invalid(message: str, field: str = "") -> Reply:
-    """422 as kube-apiserver answers it."""
+    """Return a 422 like that of kube-apiserver."""
     cause = {"reason": "FieldValueInvalid", "message": message.partition(": ")[2]}
     return failure(422, "Invalid", message, causes=[cause | {"field": field}] if field else [cause])
 
@@ -48,21 +48,29 @@ def invalid(message: str, field: str = "") -> Reply:
 @pytest.mark.parametrize(
     ("reply", "code", "words"),
     [
-        (failure(401, "Unauthorized", "Unauthorized"), 1, ["context lab does not know who asks", "log in again"]),
-        (failure(403, "Forbidden", RIGHT), 1, ['cannot list resource "models"', "ask who runs the cluster"]),
-        (failure(403, "Forbidden", TERMINATING), 1, ["is being terminated: wait until it is gone\n"]),
-        (NO_PATH, 1, ["does not know models.knodel.dev", "`knodel install --kube-context lab`"]),
+        (
+            failure(401, "Unauthorized", "Unauthorized"),
+            1,
+            ["does not accept the credentials of the context", "log in again"],
+        ),
+        (
+            failure(403, "Forbidden", RIGHT),
+            1,
+            ['cannot list resource "models"', "ask the administrator of the cluster"],
+        ),
+        (failure(403, "Forbidden", TERMINATING), 1, ["is being terminated: wait until it is deleted\n"]),
+        (NO_PATH, 1, ["does not serve models.knodel.dev", "`knodel install --kube-context lab`"]),
         (
             failure(404, "NotFound", "the server could not find the requested resource"),
             1,
-            ["does not know models.knodel.dev", "`knodel install --kube-context lab`"],
+            ["does not serve models.knodel.dev", "`knodel install --kube-context lab`"],
         ),
         (failure(400, "BadRequest", "unable to parse"), 2, ["unable to parse"]),
         (failure(500, "InternalError", "etcdserver: request timed out"), 1, ["etcdserver"]),
         (failure(503, "ServiceUnavailable", "the server is starting"), 1, ["is starting"]),
         (failure(504, "Timeout", "request did not complete"), 1, ["did not complete"]),
-        (Reply(502, text="<html>Bad Gateway</html>"), 1, ["HTTP 502", "not as Kubernetes does"]),
-        (Reply(200, text="<html>Log in</html>"), 1, ["is no JSON"]),
+        (Reply(502, text="<html>Bad Gateway</html>"), 1, ["HTTP 502", "without a Kubernetes Status"]),
+        (Reply(200, text="<html>Log in</html>"), 1, ["is not JSON"]),
         (Reply(302, text="", headers={"Location": "https://example.org"}), 1, ["HTTP 302"]),
     ],
 )
@@ -105,7 +113,7 @@ def test_a_write_that_is_refused_says_why(
 
 
 def one_model(seen: Seen) -> Reply:
-    """A cluster that has the Model magika."""
+    """Provide a cluster with the Model magika."""
     if seen.path == f"{MODELS}/magika":
         return Reply(200, MAGIKA)
     if seen.path.startswith(f"{MODELS}/"):
@@ -166,7 +174,7 @@ def test_a_namespace_that_is_not_there_is_named(knodel: Knodel, api: FakeApi, co
 
     done = knodel("deploy", "magika", "--uri", "https://m", "-n", "team", *HERE)
 
-    check(done, 3, ["there is no namespace team", "`knodel namespace team --kube-context lab`"])
+    check(done, 3, ["namespace team not found", "`knodel namespace team --kube-context lab`"])
 
 
 @pytest.mark.parametrize(

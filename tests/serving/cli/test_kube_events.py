@@ -1,4 +1,4 @@
-"""`knodel events` on a cluster: what the webhook may read, and the way to it through the API server."""
+"""Test `knodel events` on a cluster: permissions of the webhook, and requests through the API server's proxy."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PROXY = "/api/v1/namespaces/knodel-system/services/knodel-eventing:http/proxy/ev
 
 
 def cluster(**answers: Reply) -> Any:
-    """A cluster with the EventSource; `answers` to POSTs by the last part of their path."""
+    """Return a script for a cluster with the EventSource; `answers`: responses to POSTs by the last part of a path."""
 
     def answer(seen: Seen) -> Reply:
         last = seen.path.rpartition("/")[2]
@@ -124,7 +124,7 @@ def test_rights_that_go_with_another_event_source_stay(knodel: Knodel, api: Fake
 
     api.script = owned
     done = knodel("events", "allow", "/train/magika", "--kube-context", CONTEXT)
-    assert done.code == 2 and "goes with EventSource train-other" in done.err
+    assert done.code == 2 and "belongs to EventSource train-other" in done.err
     assert not [seen for seen in api.seen if seen.method == "PATCH"]
 
 

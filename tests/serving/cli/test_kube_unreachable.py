@@ -1,4 +1,4 @@
-"""An API server that is gone, slow, restarting, or something else: one line, in time; who waits endures a restart."""
+"""Test an API server that is absent, slow or restarting: one line, in time; waiting commands tolerate a restart."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_server_that_is_gone_is_one_line(knodel: Knodel, config: Config) -> No
 def test_a_host_that_no_name_server_knows_is_one_line(knodel: Knodel, config: Config) -> None:
     config(server="https://no-such-host.invalid")
 
-    check(knodel("list", *HERE), 1, ["no-such-host.invalid:443 does not answer"])
+    check(knodel("list", *HERE), 1, ["no-such-host.invalid:443 does not respond"])
 
 
 @pytest.mark.parametrize("talk", BROKEN.values(), ids=BROKEN.keys())
@@ -61,7 +61,7 @@ def test_a_slow_server_is_given_up_in_time(config: Config, talk: Talk, scheme: s
     with listener(talk) as (_, port):
         config(server=f"{scheme}://127.0.0.1:{port}")
         client, began = Client(KubeContext.find(CONTEXT).connect(), PATIENCE), time.monotonic()
-        with pytest.raises(CommandError, match="does not answer"):
+        with pytest.raises(CommandError, match="does not respond"):
             client.list(MODEL, "default")
 
     assert time.monotonic() - began < PATIENCE * 5

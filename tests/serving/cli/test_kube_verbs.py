@@ -1,4 +1,4 @@
-"""Every verb through a kubeconfig, against a real control API over TLS: the same answers as on this machine."""
+"""Test every verb with a kubeconfig, on a real control API over TLS: the results are those of a local platform."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ REQUEST = '{"inputs": []}'
 
 
 class OverTls(Served):
-    """A control API over TLS, and the command on it by the context `knodel` of the kubeconfig in its state folder."""
+    """A control API over TLS, and the command with the context `knodel` of the kubeconfig in its state folder."""
 
     async def knodel(self, *arguments: str, stdin: str = "") -> Done:
-        """Run one command to its end, beside the API."""
+        """Run one command to its end, while the API runs."""
         return await super().knodel(*arguments, "--kube-context", "knodel", stdin=stdin)
 
     async def deploy(self, name: str, *options: str) -> None:
-        """Store a Model."""
+        """Deploy a Model."""
         done = await self.knodel("deploy", name, "--uri", ARTIFACT, "--no-wait", *options)
         assert done.code == 0, done.err
 
 
 @pytest.fixture
 async def tls(served: Served, state: Path, knodel: Knodel, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[OverTls]:
-    """The control API of `served` over TLS too, with its kubeconfig, as `knodel up` leaves it."""
+    """Serve the control API of `served` also over TLS, with a kubeconfig like that of `knodel up`."""
     authority, certificate, key = ensure_certificate(state / "tls", datetime.now(UTC))
     api = ControlApi(
         served.cluster, kinds=KINDS, writable={MODEL, WARM_POOL, NAMESPACE, SECRET}, logs=NoLogs(), clock=SystemClock(),
@@ -67,7 +67,7 @@ async def tls(served: Served, state: Path, knodel: Knodel, monkeypatch: pytest.M
 
 @pytest.fixture
 async def magika(tls: OverTls) -> OverTls:
-    """A Model with two versions and a replica."""
+    """Deploy a Model with two versions and a replica."""
     await tls.deploy_two_versions("magika", STATUS)
     return tls
 
@@ -175,7 +175,7 @@ async def test_a_doctor_of_clusters_knows_a_platform_of_this_machine(tls: OverTl
     done = await tls.knodel("doctor")
 
     assert done.code == 1
-    assert "leave --kube-context out: `doctor` then checks the platform of this machine" in done.out
+    assert "omit --kube-context to check the platform of this machine" in done.out
 
 
 async def test_pools_are_made_listed_and_turned_off(tls: OverTls) -> None:

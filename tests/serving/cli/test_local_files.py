@@ -1,4 +1,4 @@
-"""Local model files of a deploy: kept before anything changes; changed bytes are a version, the same bytes are none."""
+"""Test local model files: they are copied before anything changes; only other bytes are a new version."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ async def test_the_same_bytes_make_no_version_and_say_so(served: Served, tmp_pat
     copy = await served.knodel("deploy", "m", "--uri", model_file(tmp_path, b"old", "copy.onnx"), "--no-wait")
 
     assert "unchanged" not in first.out
-    assert "no new one was made" in again.out
-    assert "no new one was made" in copy.out
+    assert "no new version was created" in again.out
+    assert "no new version was created" in copy.out
     assert (await served.model("m"))["metadata"]["generation"] == 1
 
 
@@ -74,7 +74,7 @@ async def test_a_file_of_models_is_kept_likewise(served: Served, tmp_path: Path)
 
 
 async def add_loaded(served: Served, uri: str, digest: str, ready: str = "True", **status: object) -> None:
-    """Add the Model `m` as kubectl or an event does, without a digest; its first replica has loaded `digest`."""
+    """Create the Model `m` as kubectl or an event does, without a digest; its first replica has loaded `digest`."""
     metadata = {"name": "m", "namespace": "default"}
     await served.cluster.create(MODEL, {"metadata": metadata, "spec": {"storageUri": uri, "version": "1"}}, manager="k")
     entry = {"revision": "m-00001", "storageUri": uri, "digest": digest, "at": "2026-01-01T00:00:00Z"}
@@ -116,7 +116,7 @@ async def test_a_deploy_waits_for_the_digest_of_a_version_that_has_just_become_r
     assert "unchanged" in (await deploying).out
 
     await served.set_status("m", {"history": [{**entry, "digest": ""}]})  # a server that reports no digest
-    monkeypatch.setattr(local_files, "RECORDED_WITHIN", 0.1)
+    monkeypatch.setattr(local_files, "RECORD_TIMEOUT", 0.1)
     assert "unchanged" not in (await served.knodel("deploy", "m", "--uri", path, "--no-wait")).out
     assert (await served.model("m"))["spec"] == {"storageUri": Path(path).as_uri(), "digest": OLD}
 
@@ -139,10 +139,10 @@ async def test_bytes_of_another_version_or_of_none_are_deployed(
     if loaded == "stale":
         await served.set_status("m", {"observedGeneration": 0})
     if loaded == "another URI":
-        monkeypatch.setattr(local_files, "RECORDED_WITHIN", 0.1)
+        monkeypatch.setattr(local_files, "RECORD_TIMEOUT", 0.1)
         await served.set_status("m", {"history": [{"revision": "m-00001", "storageUri": elsewhere, "digest": OLD}]})
     if loaded == "another version":
-        monkeypatch.setattr(local_files, "RECORDED_WITHIN", 0.1)
+        monkeypatch.setattr(local_files, "RECORD_TIMEOUT", 0.1)
         await served.set_status("m", {"latestCreatedRevision": "m-00002"})
     done = await served.knodel("deploy", "m", "--uri", path, "--no-wait")
     assert "unchanged" not in done.out
@@ -150,7 +150,7 @@ async def test_bytes_of_another_version_or_of_none_are_deployed(
 
 
 async def test_files_whose_store_is_gone_can_be_deployed_from_another_place(served: Served, tmp_path: Path) -> None:
-    """Replicas of the present version fetch its files from its URI, so another URI is a change, with the same label."""
+    """Replicas of a version fetch its files from its URI, so another URI is a change, with the same label."""
     await served.knodel("deploy", "m", "--uri", "s3://old/m.onnx", "--digest", OLD, "--version", "1", "--no-wait")
     for uri in ("s3://new/m.onnx", Path(model_file(tmp_path, b"old", "m.onnx")).as_uri()):
         done = await served.knodel("deploy", "m", "--uri", uri, "--digest", OLD, "--no-wait")
@@ -224,8 +224,8 @@ async def test_a_deploy_below_a_pin_warns_that_it_gets_no_traffic(served: Served
     )
     done = await served.knodel("deploy", "m", "--uri", model_file(tmp_path, b"new"), "--no-wait")
     assert done.code == 0
-    remedy = "`knodel promote m` gives it all of the traffic"
-    assert done.err == f"the traffic of model m is pinned: the newest version gets 0 %, {remedy}\n"
+    remedy = "`knodel promote m` sends it all the traffic"
+    assert done.err == f"the traffic of model m is pinned, so the newest version gets 0 %: {remedy}\n"
 
 
 async def test_dots_in_a_path_are_resolved(served: Served, tmp_path: Path) -> None:
@@ -302,7 +302,7 @@ async def test_a_remote_source_that_was_not_fetched_is_not_called_unchanged(serv
     uri = "https://models.test/m.onnx"
     await served.knodel("deploy", "m", "--uri", uri, "--no-wait")
     done = await served.knodel("deploy", "m", "--uri", uri, "--no-wait")
-    assert f"{uri} was not fetched again: give --version or --digest to make a new version" in done.out
+    assert f"{uri} was not fetched again: give --version or --digest to create a new version" in done.out
     assert "these files" not in done.out
     await served.knodel("deploy", "m", "--digest", OLD, "--no-wait")
     done = await served.knodel("deploy", "m", "--uri", uri, "--digest", OLD, "--no-wait")

@@ -1,4 +1,4 @@
-"""Following logs whose answers end before the log does."""
+"""Test following a log when the server ends the response before the log ends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ POD: Object = {
 
 
 class ScriptedClient:
-    """One replica, and for each request for its log what it answers; the Model is deleted after the last one."""
+    """A client with one replica and a list of responses for its log; the Model is deleted after the last one."""
 
     def __init__(self, *answers: list[bytes]) -> None:
         self._answers = list(answers)
@@ -42,7 +42,7 @@ class ScriptedClient:
 def follow(client: ScriptedClient) -> list[bytes]:
     lines: list[bytes] = []
     LogFollower(
-        cast(Client, client), "default", "m", "", tail=None, write=lines.append, note=lambda _: None, look_every=0.02
+        cast(Client, client), "default", "m", "", tail=None, write=lines.append, warn=lambda _: None, poll_interval=0.02
     ).run()
     return lines
 

@@ -1,4 +1,4 @@
-"""The verbs that show, delete and split Models, against a live control API."""
+"""Test the verbs that show, delete and split Models, on a running control API."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ ADDRESSES = [
 
 @pytest.fixture
 async def magika(served: Served) -> Served:
-    """A Model with two versions."""
+    """Deploy a Model with two versions."""
     await served.deploy_two_versions("magika", STATUS)
     return served
 
@@ -100,7 +100,7 @@ async def test_the_address_of_a_tag_names_its_revision_and_its_share(magika: Ser
                 "1 → 2",
                 "8 requests at once",
                 "warm 28.5: reserve 4.5",
-                "cold (not known how long)",
+                "cold (duration unknown)",
             ],
         ),
         ("wait magika", ["model magika is ready at http://127.0.0.1:9/namespaces/default/models/magika"]),
@@ -241,7 +241,7 @@ async def test_a_rollback_to_a_version_that_was_collected_says_that_it_takes_the
 
     done = await magika.knodel("rollback", "magika", "--to", "magika-00000", "--timeout", "0.1s")
 
-    assert "goes through the rollout's steps: `knodel promote magika`" in done.err
+    assert "starts a rollout: `knodel promote magika`" in done.err
 
 
 @pytest.mark.parametrize("verb", [("list", "-o", "wide"), ("get", "magika")])
@@ -394,7 +394,7 @@ async def test_a_bad_namespace_or_label_is_refused(served: Served, arguments: tu
 
 
 async def put_in_force(served: Served) -> None:
-    """Do as the reconciler does: once the spec changed, say that it holds."""
+    """Act as the reconciler: when the spec has changed, write the status for it."""
     before = (await served.model("magika"))["metadata"]["generation"]
     async with asyncio.timeout(10):
         async for event in served.cluster.watch(MODEL, "0"):
@@ -406,7 +406,7 @@ async def put_in_force(served: Served) -> None:
 async def add_pod(
     served: Served, model: str, pod: str = "first", *, revision: str = "", restarts: int | None = None
 ) -> None:
-    """A replica of the Model."""
+    """Add a replica of the Model."""
     labels = {"knodel.dev/model": model} | ({"serving.knative.dev/revision": revision} if revision else {})
     metadata = {"name": f"{model}-{pod}", "namespace": "default", "labels": labels}
     spec = {"containers": [{"name": "user-container", "image": "knodel.dev/server:0"}]}

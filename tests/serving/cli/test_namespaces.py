@@ -1,4 +1,4 @@
-"""Namespaces are created by `knodel namespace` alone: a mistyped one is an error, as kubectl has it."""
+"""Test that only `knodel namespace` creates namespaces: a mistyped one is an error, as in kubectl."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DEPLOY = ("deploy", "iris", "--uri", ARTIFACT, "--no-wait", "-n", "tema")
 async def test_a_mistyped_namespace_is_an_error_and_is_not_created(served: Served, command: tuple[str, ...]) -> None:
     done = await served.knodel(*command)
 
-    check(done, 3, ["there is no namespace tema: `knodel namespace tema` creates it"])
+    check(done, 3, ["namespace tema not found: `knodel namespace tema` creates it"])
     assert "tema" not in [one["metadata"]["name"] for one in (await served.cluster.list(NAMESPACE)).items]
 
 
@@ -40,7 +40,7 @@ async def test_the_remedy_works(served: Served) -> None:
 
 
 def model(name: str) -> Object:
-    """A Model in a namespace that does not exist."""
+    """Return a Model in a namespace that does not exist."""
     metadata = {"name": name, "namespace": "tema"}
     return {"apiVersion": MODEL.api_version, "kind": "Model", "metadata": metadata, "spec": {"storageUri": ARTIFACT}}
 

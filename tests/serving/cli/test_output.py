@@ -1,4 +1,4 @@
-"""What stands on stdout: harmless for a terminal, valid JSON and YAML, and quiet when nobody reads."""
+"""Test the output on stdout: escaped for a terminal, valid JSON and YAML, and no error on a closed pipe."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_the_newline_that_ends_a_containers_message_is_not_shown() -> None:
 
 
 def run(*arguments: str, stdout: int, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A command as a process, its stdout given."""
+    """Run a command as a process with this stdout."""
     return subprocess.run(
         [*KNODEL, *arguments],
         stdout=stdout,
@@ -105,7 +105,7 @@ def test_a_closed_stdout_is_one_line() -> None:
     done = subprocess.run(["/bin/sh", "-c", command], stderr=subprocess.PIPE, text=True, check=False, timeout=30)
 
     assert done.returncode == 1
-    assert done.stderr == "knodel: stdout is closed: there is nowhere to print to\n"
+    assert done.stderr == "knodel: stdout is closed: open it, or redirect it to a file\n"
 
 
 def test_a_terminal_that_knows_ascii_alone_gets_escapes() -> None:

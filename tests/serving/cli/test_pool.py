@@ -1,4 +1,4 @@
-"""`knodel pool` and pools in files, against a live control API: only what is named changes."""
+"""Test `knodel pool`, and pools in files, on a running control API: only given fields change."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ spec: {size: 2}
 
 
 async def spec_of(served: Served, name: str = "small") -> Object:
-    """The spec of the stored WarmPool."""
+    """Return the spec of the stored WarmPool."""
     spec: Object = (await served.cluster.get(WARM_POOL, name, "default"))["spec"]
     return spec
 
 
 async def make(served: Served, *options: str) -> None:
-    """A pool named `small`."""
+    """Create a pool named `small`."""
     done = await served.knodel("pool", "set", "small", *options)
     assert done.code == 0, done.err
 
@@ -72,7 +72,7 @@ async def test_off_sets_size_0_until_set(served: Served) -> None:
     await make(served, "--size", "3", "--cpu", "2")
 
     done = await served.knodel("pool", "off", "small")
-    assert done.out == "warm pool small is off: `knodel pool set small --size 1` turns it on\n"
+    assert done.out == "warm pool small has size 0: `knodel pool set small --size 1` enables it\n"
     assert await spec_of(served) == {"size": 0, "template": {"resources": {"cpu": "2"}}}
 
     await make(served, "--size", "1")
@@ -103,7 +103,7 @@ async def test_options_win_over_the_model_that_a_pool_is_like(served: Served) ->
 async def test_a_pool_like_a_model_without_a_format_has_the_one_that_its_server_found(served: Served) -> None:
     await served.deploy("iris")
     done = await served.knodel("pool", "set", "small", "--like", "iris", "--size", "1")
-    check(done, 2, ["--like iris: no server has found its format yet: give --format"])
+    check(done, 2, ["--like iris: the format of the model is not known yet: give --format"])
 
     await served.set_status("iris", {"modelFormat": "sklearn"})
     await make(served, "--like", "iris", "--size", "1")
@@ -121,7 +121,7 @@ async def test_explain_says_which_pool_is_of_no_use_and_what_it_advises_works(se
 
     told = (await served.knodel("explain", "iris")).out
 
-    assert "warm pool small has onnx members, of no use to a sklearn model" in told
+    assert "warm pool small has onnx members, which a sklearn model cannot use" in told
     advice = told.split("`knodel ", 1)[1].split("`")[0]
     assert (await served.knodel(*advice.split())).code == 0
     assert "of no use" not in (await served.knodel("explain", "iris")).out
@@ -134,23 +134,23 @@ async def test_a_model_with_variants_has_no_class_of_its_own(served: Served) -> 
 
     done = await served.knodel("pool", "set", "small", "--like", "magika")
 
-    check(done, 2, ["its variants (a, b) need a pool each"])
+    check(done, 2, ["each of its variants (a, b) needs its own pool"])
     await make(served, "--like", "magika", "--cpu", "2", "--memory", "1Gi", "--format", "onnx")
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["set", "small"], 2, ["what about small? give --size N"]),
-        (["set", "small", "--size", "some"], 2, ["--size 'some': give a number of members, or auto"]),
+        (["set", "small"], 2, ["no change to warm pool small is given: give --size N"]),
+        (["set", "small", "--size", "some"], 2, ["--size 'some' is not a size: give a number of members, or auto"]),
         (["set", "small", "--size", "-1"], 2, ["--size '-1'"]),
         (["set", "small", "--size", "1001"], 2, ["spec.size: must be auto or a whole number from 0 to 1000"]),
         (["set", "small", "--min", "3", "--max", "2"], 2, ["spec.min: must be at most max (2), not 3"]),
-        (["set", "small", "--size", "2", "--max", "4"], 2, ["--size 2 with --min or --max", "the size auto"]),
+        (["set", "small", "--size", "2", "--max", "4"], 2, ["--min and --max limit the size auto", "the size auto"]),
         (["set", "small", "--cpu", "0"], 2, ["spec.template.resources.cpu: must be more than 0"]),
         (["set", "small", "--max-age", "1s"], 2, ["spec.maxAge: must be at least 60s"]),
         (["set", "Small", "--size", "1"], 2, ["metadata.name", "use lower-case letters"]),
-        (["set", "small", "--like", "nobody"], 3, ["--like nobody: there is no such model in namespace default"]),
+        (["set", "small", "--like", "nobody"], 3, ["--like: model nobody not found in namespace default"]),
         (["off", "small"], 3, ["small", "not found"]),
         (["set", "--size", "1"], 2, ["POOL"]),
         (["sett", "small"], 2, ["sett"]),
@@ -242,12 +242,12 @@ async def test_a_file_with_a_pool_can_be_checked_alone_and_only_once_in_it(serve
         "warm pool small is valid and would be created; nothing was changed",
     ]
     _, pool = MODEL_AND_POOL.split("---")
-    check(await served.knodel("deploy", "-f", "-", stdin=f"{pool}---{pool}"), 2, ["warm pool small stands twice"])
+    check(await served.knodel("deploy", "-f", "-", stdin=f"{pool}---{pool}"), 2, ["warm pool small is in", "twice"])
     assert (await served.cluster.list(WARM_POOL)).items == []
 
 
 async def test_a_context_named_before_the_verb_counts_for_pools_too(served: Served) -> None:
-    check(await served.knodel("--kube-context", "absent", "pool", "list"), 1, ["there is no kubeconfig"])
+    check(await served.knodel("--kube-context", "absent", "pool", "list"), 1, ["no kubeconfig found"])
 
 
 async def test_a_pool_is_deleted(served: Served) -> None:

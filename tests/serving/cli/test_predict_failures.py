@@ -1,4 +1,4 @@
-"""`knodel predict` of a model that the gateway does not know, and request bodies without an end."""
+"""Test `knodel predict` of an unknown model, and request bodies without an end."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ FAILED = {"type": "Ready", "status": "False", "reason": "ExitCode1", "message": 
 
 @pytest.fixture
 def gateway() -> Iterator[FakeApi]:
-    """A gateway that knows no model."""
+    """Run a gateway without models."""
     with fake_api(lambda _: Reply(404, {"error": UNKNOWN}), None) as running:
         yield running
 
 
 @pytest.fixture
 def with_gateway(served: Served, gateway: FakeApi, state: Path) -> Served:
-    """A platform whose gateway it is."""
+    """Run a platform with this gateway."""
     facts = Facts.read(state)
     assert facts is not None
     replace(facts, gateway=urlsplit(gateway.url).netloc).write()
@@ -48,7 +48,7 @@ async def test_a_model_that_failed_is_not_ready_and_the_reason_is_shown(with_gat
 async def test_a_model_that_does_not_exist_is_not_found(with_gateway: Served) -> None:
     done = await with_gateway.knodel("predict", "nobody", "-d", "{}")
 
-    check(done, 3, ["there is no model nobody in namespace default", "`knodel list -A`"])
+    check(done, 3, ["model nobody not found in namespace default", "`knodel list -A`"])
 
 
 async def test_what_a_ready_model_answers_stays_as_it_is(with_gateway: Served) -> None:
@@ -67,14 +67,14 @@ async def test_a_tag_that_no_version_has_is_refused_with_those_that_there_are(
 
     done = await with_gateway.knodel("predict", "iris", "--tag", "nope", *request_of)
 
-    check(done, 3, ["model iris has no version with the tag nope", "tags: stable"])
+    check(done, 3, ["model iris has no version with the tag nope", "its tags are stable"])
 
 
 @pytest.mark.parametrize("options", [("--example",), ("-d", "{}", "--tag", "a"), ("--example", "--tag", "a")])
 async def test_an_absent_model_is_not_found_whatever_is_sent(with_gateway: Served, options: tuple[str, ...]) -> None:
     done = await with_gateway.knodel("predict", "nobody", *options)
 
-    check(done, 3, ["there is no model nobody in namespace default", "`knodel list -A`"])
+    check(done, 3, ["model nobody not found in namespace default", "`knodel list -A`"])
 
 
 @pytest.mark.parametrize("source", ["/dev/zero", "-"])

@@ -1,4 +1,4 @@
-"""pause, resume, abort and promote of a rollout, and what the other verbs tell of one."""
+"""Test `pause`, `resume`, `abort` and `promote` of a rollout, and its output in other verbs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOOK = Judgement(Verdict("wait", ("errors: 0.00% against 0.10%",), {"needed": 53
 
 
 def rolling(phase: str, percent: int = 10) -> Object:
-    """`status.rollout` of the second version, in its second step."""
+    """Return `status.rollout` of the second version, in its second step."""
     return RolloutState(
         cast(Phase, phase), NEW, OLD, NOW, NOW, step=1, percent=percent, seen_at=NOW, ended_at=NOW, judgement=LOOK,
         reasons=("50 % in force",), passed=(Passed(10, NOW, NOW, LOOK),),
@@ -30,7 +30,7 @@ def rolling(phase: str, percent: int = 10) -> Object:
 
 
 async def becomes(served: Served, phase: str) -> None:
-    """Once a command stands at the Model, what the reconciler would make of it."""
+    """When a command is stored on the Model, write the status that the reconciler would write."""
     before = await served.model("magika")
 
     async def changed() -> bool:
@@ -87,8 +87,8 @@ async def test_a_rollout_that_ends_meanwhile_cannot_be_paused(magika: Served) ->
     ("verb", "words"),
     [
         ("get", ["Rollout", "Progressing"]),
-        ("describe", ["Rollout: Progressing", "10 %  over", "judge: wait", "needed 530"]),
-        ("explain", [f"the rollout below gives {NEW} 10 %", "Rollout: Progressing", "step 2", "50 % in force"]),
+        ("describe", ["Rollout: Progressing", "10 %  done", "judge: wait", "needed 530"]),
+        ("explain", [f"10 % to {NEW}, by the rollout below", "Rollout: Progressing", "step 2", "50 % in force"]),
         ("history", ["Rollout: Progressing"]),
         ("list", ["ROLLOUT", "Progressing"]),
     ],
@@ -108,14 +108,14 @@ async def test_a_judge_without_requests_has_nothing_to_compare(magika: Served) -
 
     out = (await magika.knodel("describe", "magika")).out
 
-    assert "judge: wait: no requests yet: nothing to compare" in out
+    assert "judge: wait: no requests to compare yet" in out
     assert "errors.lower" not in out
 
 
 async def test_a_refused_version_is_explained(magika: Served) -> None:
     await magika.set_status("magika", {"rollout": rolling("RolledBack", 0)})
     done = await magika.knodel("explain", "magika")
-    assert f"{NEW} was refused by its rollout, {OLD} has it all" in done.out
+    assert f"all to {OLD}, since {NEW} was rolled back" in done.out
 
 
 async def test_a_deploy_tells_of_the_rollout_that_has_begun(magika: Served) -> None:

@@ -1,4 +1,4 @@
-"""What `knodel describe` and `knodel explain` tell of schedules."""
+"""Test the output of schedules in `knodel describe` and `knodel explain`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from serving.cli.verbs.models.schedules import schedule_lines
+from serving.cli.texts import schedule_lines
 
 MONDAY = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)
 WORK = {"cron": "0 8 * * 1-5", "timeZone": "Europe/Berlin", "duration": "10h", "minReplicas": 2}

@@ -1,4 +1,4 @@
-"""`secret`: values come from files and variables, and are never printed."""
+"""Test `secret`: values come from files and variables, and are never printed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_values_that_are_not_named_stay(served: Served, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], ["what does keys hold"]),
+        ([], ["no value for secret keys is given"]),
         (["--env", "NOT_THERE_AT_ALL"], ["NOT_THERE_AT_ALL", "export it"]),
         (["--file", "a=/nowhere/at/all"], ["/nowhere/at/all", "No such file"]),
         (["--file", "a/b=-"], ["data[a/b]"]),

@@ -1,4 +1,4 @@
-"""`knodel serve`: bad input is refused before anything is served, and only what is served is announced."""
+"""Test `knodel serve`: invalid input is refused before the server starts, and only a running server is announced."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KNODEL = (sys.executable, "-m", "serving.cli.main", "serve")
 
 @pytest.fixture
 def model(tmp_path: Path) -> str:
-    """The path of a model that can be served."""
+    """Return the path of a model that can be served."""
     path = tmp_path / "double.onnx"
     path.write_bytes(double())
     return str(path)
@@ -31,7 +31,7 @@ def model(tmp_path: Path) -> str:
 
 @pytest.fixture
 def taken() -> Iterator[str]:
-    """A port on which somebody listens."""
+    """Provide a port that is in use."""
     with socket.create_server((HOST, 0)) as other:
         yield str(other.getsockname()[1])
 
@@ -64,7 +64,7 @@ def test_a_taken_port_of_grpc_is_not_announced(model: str, taken: str) -> None:
         (("--host", "a..b"), ["'a..b' is not an address of this machine", "set --host to"]),
         (("--host", ""), ["--host is empty"]),
         (("--allowed-host", "http://x"), ["--allowed-host 'http://x' is not a host name: write NAME"]),
-        (("--grpc-port", "9000", "--port", "9000"), ["--grpc-port 9000: --port has this port already"]),
+        (("--grpc-port", "9000", "--port", "9000"), ["--grpc-port 9000: --port already has this port"]),
         (("--load-timeout", "nan", "--models"), ["argument --load-timeout: nan is not a positive number"]),
     ],
 )

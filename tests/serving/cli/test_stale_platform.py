@@ -1,4 +1,4 @@
-"""A platform that was killed leaves its files: no command sends the token to who listens in its place."""
+"""Test the files of a killed platform: no command sends the token to another process at its address."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VERBS = [("list",), ("get", "magika"), ("doctor",), ("events", "list"), ("wait",
 
 @contextmanager
 def eavesdropper() -> Iterator[tuple[str, bytearray]]:
-    """A listener at a TCP port that keeps all that it receives; its address."""
+    """Run a TCP listener that keeps all received bytes; yield its address."""
     received = bytearray()
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -104,7 +104,7 @@ def test_the_settings_of_a_platform_with_other_ports_are_not_called_in_force(kno
         done = knodel("config")
 
     assert (without.code, without.err) == (done.code, "") == (0, "")
-    assert "was started with other settings than these: gateway 127.0.0.1:9280" in done.err
+    assert "runs with other settings: gateway 127.0.0.1:9280" in done.err
     assert done.value()["gateway"]["port"] == 8080
     assert "in force" not in knodel("config", "--help").out
 
@@ -140,7 +140,7 @@ def test_a_token_file_of_another_user_is_refused(knodel: Knodel, state: Path) ->
     announce(state, "127.0.0.1:9")
     os.chown(state / TOKEN_FILE, STRANGER, -1)
     with FolderLock(state), unix_sockets.listen(state / CONTROL_SOCKET):
-        check(knodel("list"), 1, [str(state / TOKEN_FILE), "are you its owner?"])
+        check(knodel("list"), 1, [str(state / TOKEN_FILE), "run the command as the owner"])
 
 
 def test_a_token_file_that_is_a_link_is_refused(knodel: Knodel, state: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A command pays for what it uses alone."""
+"""Test that a command imports only the modules that it needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables on a terminal: fitted to its width, coloured, and whole where no terminal is."""
+"""Test tables: fitted to the width of a terminal and coloured there, complete elsewhere."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_shortened_cell_fits(text: str, width: int) -> None:
 
 
 def lines(columns: int | None, optional: tuple[str, ...] = (), wrapped: str = "") -> list[str]:
-    """The table of ROWS on a terminal of that width."""
+    """Return the table of ROWS on a terminal of this width."""
     return lay_out([HEADS, *ROWS], columns, optional=optional, wrapped=wrapped).splitlines()
 
 
@@ -88,17 +88,17 @@ def test_a_table_without_rows_keeps_its_heads() -> None:
 
 
 class Terminal(io.StringIO):
-    """A stream that a person reads."""
+    """A stream that is a terminal."""
 
     encoding = "utf-8"
 
     def isatty(self) -> bool:
-        """It is a terminal."""
+        """Return True."""
         return True
 
 
 def make_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """Stdout and stderr as a terminal of 80 columns, until the end of the test."""
+    """Make stdout and stderr a terminal of 80 columns until the end of the test."""
     stream = Terminal()
     for name, value in (("COLUMNS", "80"), ("TERM", "xterm"), ("NO_COLOR", "")):
         monkeypatch.setenv(name, value)

@@ -1,4 +1,4 @@
-"""What a trace shows, and in which order, from objects as they stand."""
+"""Test the entries of a trace and their order."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ def outgoing(type: str, time: str, phase: str = "", **data: Any) -> Object:
 
 
 def lines(*parts: Any) -> list[tuple[str, str]]:
-    return [(one.what, one.detail) for one in timeline(*parts)]
+    return [(one.kind, one.detail) for one in timeline(*parts)]
 
 
 def test_a_version_came_after_its_event_though_the_history_knows_whole_seconds_alone() -> None:
-    assert [what for what, _ in lines(event(), model(), [])] == ["sent", "received", "applied", "revision"]
+    assert [kind for kind, _ in lines(event(), model(), [])] == ["sent", "received", "applied", "revision"]
     assert [one.at for one in timeline(event(), None, [])] == [
         "2026-01-01T00:00:09.100Z", "2026-01-01T00:00:09.200Z", "2026-01-01T00:00:09.300Z",
     ]  # fmt: skip
@@ -76,22 +76,22 @@ def test_a_refused_version_shows_the_verdict_and_its_numbers() -> None:
 
 def test_the_verdict_that_ended_a_step_stands_once() -> None:
     passed = Passed(100, "2026-01-01T00:00:10.000Z", PASS.at, PASS)
-    assert [what for what, _ in lines(event(), model(state(passed=(passed,), judgement=PASS)), [])][-1] == "step"
+    assert [kind for kind, _ in lines(event(), model(state(passed=(passed,), judgement=PASS)), [])][-1] == "step"
 
 
 def test_steps_of_a_rollout_that_the_model_forgot_are_those_of_the_last_event() -> None:
     passed = Passed(10, "2026-01-01T00:00:10.000Z", PASS.at, PASS).to_json()
     newer = RolloutState("Progressing", "magika-00003", OLD, PASS.at, PASS.at, judgement=FAIL)
     told = outgoing(ROLLED_BACK, FAIL.at, passed=[passed])
-    shown = [what for what, _ in lines(event(), model(newer), [told])]
+    shown = [kind for kind, _ in lines(event(), model(newer), [told])]
     assert shown == ["sent", "received", "applied", "revision", "step", "rolledback"]
 
 
 def test_what_nobody_was_told_says_why() -> None:
     told = outgoing(STARTED, "2026-01-01T00:00:10Z", "Failed")
-    assert lines(event(), model(), [told])[-1] == ("started", f"{NEW} (told nobody: the sink answered 503)")
+    assert lines(event(), model(), [told])[-1] == ("started", f"{NEW} (not sent: the sink answered 503)")
 
 
 def test_an_event_that_waits_shows_its_next_try() -> None:
     waiting = event(phase="Accepted", at="", retryAt="2026-01-01T00:00:19Z", attempts=2, message="no answer")
-    assert lines(waiting, None, [])[-1] == ("next try", "after 2 tries: no answer")
+    assert lines(waiting, None, [])[-1] == ("next try", "after 2 attempts: no answer")

@@ -1,4 +1,4 @@
-"""`knodel top`, `deploy --dry-run` with prices, and `explain --replay`, against a live control API."""
+"""Test `knodel top`, `deploy --dry-run` with prices, and `explain --replay`, on a running control API."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ PRICES = {"currency": "EUR", "cpu": 3.6, "memory": 0.0, "gpu": {}}
 
 
 def set_prices(state: Path) -> None:
-    """As the platform writes them when it starts with such settings."""
+    """Write the prices as the platform does when it starts with such settings."""
     facts = json.loads((state / PLATFORM_FILE).read_text())
     (state / PLATFORM_FILE).write_text(json.dumps({**facts, "prices": PRICES}))
 
 
 async def add_autoscaler(served: Served, name: str, model: str, spent: Spent, **annotations: str) -> None:
-    """The PodAutoscaler of a revision with this bill."""
+    """Create the PodAutoscaler of a revision with this bill."""
     usage = Usage(datetime.now(UTC))
     usage.meter({"cpu": 1.0}).add(spent, datetime.now(UTC))
     made = {USAGE_ANNOTATION: usage.to_json(), **annotations}
@@ -40,7 +40,7 @@ async def add_autoscaler(served: Served, name: str, model: str, spent: Spent, **
 
 @pytest.fixture
 async def two(served: Served) -> Served:
-    """Two models with bills, and a pool that the second has claimed from."""
+    """Deploy two models with bills, and a pool of which the second has claimed members."""
     await add_autoscaler(served, "iris-00001", "iris", Spent(serving=1_000.0, idle=2_000.0))
     await add_autoscaler(served, "magika-00001", "magika", Spent(serving=4_000.0, canary=500.0, claims=2.0))
     usage = Usage(datetime.now(UTC))
@@ -105,7 +105,7 @@ def kept(**row: Any) -> str:
 
 @pytest.fixture
 async def decided(served: Served) -> Served:
-    """A model with a decision that is kept."""
+    """Deploy a model with a recorded decision."""
     await served.deploy("iris")
     await add_autoscaler(served, "iris-00001", "iris", Spent(), **{INPUTS_ANNOTATION: kept()})
     return served
@@ -114,7 +114,7 @@ async def decided(served: Served) -> Served:
 async def test_a_decision_is_replayed_with_all_its_stages(decided: Served) -> None:
     done = await decided.knodel("explain", "iris", "--replay")
     assert (done.code, done.err) == (0, "")
-    assert "iris-00001  1 → 8, the same again" in done.out
+    assert "iris-00001  1 → 8, replayed with the same result" in done.out
     assert "Waiting" in done.out and "30 requests wait" in done.out
     assert "ProgressDeadlineExceeded" in done.out  # the last stage, which changed nothing
 
@@ -123,24 +123,24 @@ async def test_another_policy_shows_what_it_would_have_done(decided: Served) -> 
     done = await decided.knodel("explain", "iris", "--replay", "--with", "maxReplicas=3", "-o", "json")
     (made,) = json.loads(done.out)
     assert (made["to"], made["replayed"], made["revision"]) == (8, 3, "iris-00001")
-    assert "now 3" in (await decided.knodel("explain", "iris", "--replay", "--with", "maxReplicas=3")).out
+    assert "replayed: 3" in (await decided.knodel("explain", "iris", "--replay", "--with", "maxReplicas=3")).out
 
 
 async def test_a_decision_that_other_rules_made_is_called_so(served: Served) -> None:
     await served.deploy("iris")
     await add_autoscaler(served, "iris-00001", "iris", Spent(), **{INPUTS_ANNOTATION: kept(to=5)})
-    assert "→ 5, now 8: the rules have changed since" in (await served.knodel("explain", "iris", "--replay")).out
+    assert "→ 5, replayed: 8, since the rules have changed" in (await served.knodel("explain", "iris", "--replay")).out
 
 
 async def test_a_model_without_decisions_says_so(served: Served) -> None:
     await served.deploy("iris")
-    assert "no decision is kept" in (await served.knodel("explain", "iris", "--replay")).out
+    assert "no recorded decision to replay" in (await served.knodel("explain", "iris", "--replay")).out
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--with", "maxReplicas=3"], ["--with is of --replay"]),
+        (["--with", "maxReplicas=3"], ["--with requires --replay"]),
         (["--replay", "--with", "stableWindow=5s"], ["stableWindow=5s", "scaleTarget"]),
         (["--replay", "--with", "maxReplicas"], ["FIELD=VALUE"]),
         (["--replay", "--with", "maxReplicas=many"], ["maxReplicas=many", "a number"]),

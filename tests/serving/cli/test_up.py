@@ -1,4 +1,4 @@
-"""`knodel up` refuses what it was given before it makes anything."""
+"""Test that `knodel up` refuses invalid input before it creates anything."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from eventing import emit
-from serving.cli.client.ports import ports_of
+from serving.cli.client.ports import listen_addresses
 from serving.types.settings.settings import Settings, load_settings
 from tests.serving.cli.conftest import Knodel, check
 from tests.support.ports import free_ports
@@ -63,7 +63,7 @@ def test_a_taken_port_leaves_nothing(
     variables = ("KNODEL_GATEWAY_PORT", "KNODEL_CONTROL_PORT", "KNODEL_CONTROL_TLS_PORT")
     for variable, port in zip(variables, free_ports(3), strict=True):
         monkeypatch.setenv(variable, str(port))
-    taken = ports_of(load_settings(environ=os.environ))[place]
+    taken = listen_addresses(load_settings(environ=os.environ))[place]
     with socket.create_server(taken):
         check(knodel("up", *detach), 1, [f"cannot listen on {taken[0]}:{taken[1]}"])
         assert not state.exists()

@@ -1,4 +1,4 @@
-"""Wrong usage is exit code 2 and one line; every error has its exit code; a traceback comes with --debug alone."""
+"""Test exit codes: wrong usage is 2 with one line, every error has its code, and only --debug prints a traceback."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from tests.serving.cli.command_lines import examples_of, find_command, parse_com
 from tests.serving.cli.conftest import COMMANDS, Knodel, check
 
 CLUSTER = {"install", "uninstall"}
-"""Verbs of a cluster alone."""
+"""Verbs that act only on a cluster."""
 WITHOUT_PLATFORM = {"serve", "completion"}
 WITHOUT_NAMESPACE = {*CLUSTER, *WITHOUT_PLATFORM, "up", "down", "namespace", "config"}
 WITHOUT_FORMAT = {*WITHOUT_PLATFORM, "delete", "diff", "logs", "predict", "pool delete", "events deny"}
-"""Verbs whose help does not offer `--state`, `--namespace` or `--output`: the option would change nothing."""
+"""Verbs without the options `--state`, `--namespace` or `--output`, which would have no effect."""
 PLAIN = {"namespace", "output", "state", "kube_context", "all_namespaces", "name", "timeout", "wait", "force", "help"}
-"""Parameters whose use needs no example."""
+"""Parameters that need no example."""
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_wrong_usage_is_one_line_and_exit_code_2(knodel: Knodel, arguments: tupl
 
 
 def empty_options() -> list[tuple[str, ...]]:
-    """Return a command line for each option of each verb that takes text, with an empty value for it."""
+    """Return a command line with an empty value for each text option of each verb."""
     lines = []
     for verb in COMMANDS:
         parameters = find_command(verb.split()).params
@@ -207,7 +207,7 @@ def test_a_traceback_comes_with_debug_alone_and_the_exit_code_stays(knodel: Knod
 
 
 def facts(control: str) -> str:
-    """`platform.json` with this address (as JSON) of the control API."""
+    """Write `platform.json` with this address (as JSON) of the control API."""
     known = '"pid": 1, "start_ticks": 1, "version": "", "state": "", "gateway": "a:1", "control_tls": "a:1"'
     return f'{{{known}, "control": {control}}}'
 
@@ -241,8 +241,8 @@ def test_a_platform_file_that_was_cut_off_is_named(knodel: Knodel, state: Path, 
         (KnodelError("x"), 1),
         (errors.CommandError("x"), 1),
         (errors.UsageError("x"), 2),
-        (errors.NoSuchThing("x"), 3),
-        (errors.NotInTime("x"), 4),
+        (errors.DoesNotExist("x"), 3),
+        (errors.DeadlineExceeded("x"), 4),
         (errors.Unreachable("x"), 1),
         (NotFound("x"), 3),
         (Invalid("x", [FieldError("spec", "y")]), 2),
@@ -258,7 +258,7 @@ def test_every_error_has_its_exit_code(error: KnodelError, code: int) -> None:
 
 
 def test_every_command_error_is_in_the_table() -> None:
-    known = {errors.CommandError, errors.UsageError, errors.NoSuchThing, errors.NotInTime, errors.Unreachable}
+    known = {errors.CommandError, errors.UsageError, errors.DoesNotExist, errors.DeadlineExceeded, errors.Unreachable}
     assert set(errors.CommandError.__subclasses__()) | {errors.CommandError} == known
 
 

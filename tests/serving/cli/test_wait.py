@@ -1,4 +1,4 @@
-"""What ends `knodel wait`: a failure that stays until somebody changes the Model, and no crash that heals."""
+"""Test when `knodel wait` ends: at a failure that only a change of the Model can mend, not at a crash that recovers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ State = tuple[str, str]
 
 
 def conditions(applied: State, configurations: State, routes: State) -> list[Object]:
-    """With Ready, as `Lifecycle` has it: the first that is False, else the first that is not True."""
+    """Return the conditions with Ready, derived as in `Lifecycle`: the first False one, else the first not True."""
     states = (applied, configurations, routes)
     ready = next((one for status in ("False", "Unknown") for one in states if one[0] == status), GOOD)
     names = (OBJECTS_APPLIED, CONFIGURATIONS_READY, ROUTES_READY, READY)

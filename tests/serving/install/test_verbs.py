@@ -36,7 +36,7 @@ def test_a_cluster_has_to_be_named(verb: str, capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--overlay", "edge", "--manifests", "."], "give one of them"),
+        (["--overlay", "edge", "--manifests", "."], "give only one of them"),
         (["--manifests", "/nowhere/at/all"], "No such file"),
         (["--overlay", "huge"], "huge"),
         (["--timeout", "5"], "must be a duration"),

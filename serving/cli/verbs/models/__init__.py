@@ -1,1 +1,1 @@
-"""Verbs that deploy, show and call Models."""
+"""Verbs to deploy, show and call Models."""

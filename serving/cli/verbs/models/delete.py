@@ -6,23 +6,22 @@ import time
 
 import click
 
-from clusters.base.errors import NotFound
 from clusters.base.objects import MODEL, POD
-from serving.cli.base.errors import NotInTime
+from serving.cli.base.errors import DeadlineExceeded
 from serving.cli.base.output import Progress
 from serving.cli.client.client import Client
 from serving.cli.client.wait import parse_timeout
-from serving.cli.context import Session, verb
+from serving.cli.context import Session, timeout_option, verb
 from serving.cli.names import model_name
 from serving.types.annotations import LABEL_MODEL
 
-POLL = 0.2  # s between two looks at what is left
+POLL = 0.2  # s between two reads of the remaining replicas
 
 
 @verb("delete", prints=False)
 @model_name()
-@click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until its replicas are gone.")
-@click.option("--timeout", default="60s", show_default=True, help="Longest time to wait.")
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until its replicas have ended.")
+@timeout_option("60s")
 def command(session: Session, name: str, wait: bool, timeout: str) -> None:
     """Delete the model NAME with all its versions and replicas."""
     seconds = parse_timeout(timeout)
@@ -38,21 +37,14 @@ def _wait_for_end(client: Client, name: str, namespace: str, seconds: float) -> 
     try:
         while True:
             left = client.list(POD, namespace, f"{LABEL_MODEL}={name}")["items"]
-            if not left and not _exists(client, name, namespace):
+            if not left and not client.exists(MODEL, name, namespace):
                 return
             if time.monotonic() > deadline:
-                raise NotInTime(
-                    f"model {name} still has {len(left)} replicas after {seconds:g} s: they finish their requests"
+                raise DeadlineExceeded(
+                    f"model {name} still has {len(left)} replicas after {seconds:g} s: wait until they have finished "
+                    "their requests"
                 )
-            progress.show(f"deleting {name}: {len(left)} replicas finish their requests")
+            progress.show(f"deleting {name}: {len(left)} replicas are finishing their requests")
             time.sleep(POLL)
     finally:
         progress.clear()
-
-
-def _exists(client: Client, name: str, namespace: str) -> bool:
-    try:
-        client.get(MODEL, name, namespace)
-    except NotFound:
-        return False
-    return True

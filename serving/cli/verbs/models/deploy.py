@@ -1,4 +1,4 @@
-"""`knodel deploy`: create a Model, or change the fields that are named and leave all others; of WarmPools likewise."""
+"""`knodel deploy`: create Models and WarmPools, or change only the given fields of existing ones."""
 
 from __future__ import annotations
 
@@ -22,19 +22,18 @@ from clusters.base.objects import (
     namespace_of,
 )
 from serving.cli.addresses import address_lines, aligned
-from serving.cli.base.errors import CommandError, NotInTime, UsageError
-from serving.cli.change import WORDS, changed_fields, store_object
+from serving.cli.base.errors import CommandError, DeadlineExceeded, UsageError
+from serving.cli.change import KIND_NAMES, changed_fields, store_object
 from serving.cli.client.client import Client
 from serving.cli.client.wait import parse_timeout, wait_until_ready
-from serving.cli.context import Session, verb
+from serving.cli.context import Session, timeout_option, verb
 from serving.cli.example import example_request
 from serving.cli.files import models_of
-from serving.cli.ingress import entrance_of
+from serving.cli.ingress import ingress_target
 from serving.cli.local_files import keep_by_digest, keep_files, present_object, uri_of, without_same_bytes
 from serving.cli.names import files, formats, model_name, secrets
-from serving.cli.pools import pool_summary
-from serving.cli.verbs.models.prices import prices_in_force
-from serving.cli.verbs.rollouts.rollout import rollout_summary
+from serving.cli.settings import prices_in_force
+from serving.cli.texts import pool_summary, rollout_summary
 from serving.reconciler.rollout.state import rollout_of
 from serving.reconciler.rollout.versions import Version, shares_of, versions_of
 from serving.storage.transfer.addresses import is_file_uri
@@ -42,7 +41,7 @@ from serving.types.annotations import LABEL_MODEL
 from serving.types.references import collisions
 
 EXAMPLE_TIMEOUT = 3.0  # s
-LONGEST_EXAMPLE = 1000  # characters of a request that a line for pasting has
+MAX_EXAMPLE_LENGTH = 1000  # characters of the request in a printed curl command
 KINDS_OF_FILES = (MODEL, WARM_POOL)
 
 
@@ -50,7 +49,7 @@ KINDS_OF_FILES = (MODEL, WARM_POOL)
     "deploy",
     examples=[
         ("Deploy a file", "knodel deploy iris --uri ./iris.onnx"),
-        ("Deploy a new version in judged steps", "knodel deploy iris --uri s3://models/iris/2 --rollout"),
+        ("Deploy a new version with a rollout in steps", "knodel deploy iris --uri s3://models/iris/2 --rollout"),
         ("Send 10 % of the traffic to the new version", "knodel deploy iris --uri ./iris-2.onnx --canary 10"),
         ("Deploy the Models of a file", "knodel deploy -f models.yaml"),
     ],
@@ -61,22 +60,24 @@ KINDS_OF_FILES = (MODEL, WARM_POOL)
 @click.option("--uri", metavar="URI|PATH", shell_complete=files, help="Location of the model's files.")
 @click.option("--digest", metavar="sha256:HEX", help="Expected digest of the files.")
 @click.option("--format", "model_format", metavar="FORMAT", shell_complete=formats,
-              help="Format of the files [found from their names].")  # fmt: skip
-@click.option("--secret", metavar="NAME", shell_complete=secrets, help="Secret with the credentials of their store.")
+              help="Format of the files [detected from their names].")  # fmt: skip
+@click.option("--secret", metavar="NAME", shell_complete=secrets, help="Secret with the credentials of the storage.")
 @click.option("--version", metavar="TEXT", help="Version label shown in listings.")
 @click.option("--canary", type=int, metavar="PERCENT", help="Share of the traffic for the new version.")
-@click.option("--rollout/--no-rollout", default=None, help="Shift traffic to new versions in judged steps [unchanged].")
+@click.option(
+    "--rollout/--no-rollout", default=None, help="Roll out new versions in steps, with automatic rollback [unchanged]."
+)
 @click.option("--min", "least", type=int, help="Minimum number of replicas.")
 @click.option("--max", "most", type=int, help="Maximum number of replicas.")
-@click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until it is ready or has failed.")
-@click.option("--timeout", default="300s", show_default=True, help="Longest time to wait.")
-@click.option("--dry-run", is_flag=True, help="Validate and show the result; change nothing.")
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until the model is ready or has failed.")
+@timeout_option("300s")
+@click.option("--dry-run", is_flag=True, help="Validate and print the changes; make none.")
 def command(
     session: Session, name: str | None, source: str | None, wait: bool, timeout: str, dry_run: bool, **named: Any
 ) -> None:
-    """Deploy the model NAME, or a new version of it. Fields that no option names stay as they are.
+    """Deploy the model NAME, or a new version of it. Fields without an option keep their values.
 
-    Local files are copied: the version serves them as they are now, even after they change.
+    Local files are copied: the version serves the copy, even if the files change later.
     """
     seconds = parse_timeout(timeout)
     objects = _from_file(session, name, source, named) if source else [_from_flags(session, name, named)]
@@ -98,7 +99,7 @@ def command(
     same = {
         key_of(obj): _unchanged(given[key_of(obj)], obj)
         for obj in stored
-        if _is_model(obj) and _is_same(before[key_of(obj)], obj)
+        if _is_model(obj) and (was := before[key_of(obj)]) is not None and generation_of(was) == generation_of(obj) > 0
     }
     for obj in filter(_is_model, stored):
         _warn_of_pin(session, obj)
@@ -116,22 +117,20 @@ def _is_model(obj: Object) -> bool:
 
 
 def _ready(client: Client, model: Object, seconds: float, unchanged: bool) -> Object:
-    """Return the Model once it is ready. Raises CommandError, with the way to a new version of the same files."""
+    """Wait until the Model is ready and return it.
+
+    Raises CommandError, with the command for a new version of the same files if the deploy changed nothing.
+    """
     name = name_of(model)
     try:
         return wait_until_ready(client, name, namespace_of(model), seconds, generation_of(model))
-    except NotInTime:
+    except DeadlineExceeded:
         raise
     except CommandError as error:
         if not unchanged:
             raise
-        remedy = f"`knodel deploy {name} --version LABEL` makes one"
-        raise CommandError(f"{error}; nothing was changed, so no new version was made: {remedy}") from error
-
-
-def _is_same(before: Object | None, after: Object) -> bool:
-    """Whether a deploy changed nothing, so that no version came of it."""
-    return before is not None and generation_of(before) == generation_of(after) > 0
+        remedy = f"`knodel deploy {name} --version LABEL` creates one"
+        raise CommandError(f"{error}; nothing was changed, so no new version was created: {remedy}") from error
 
 
 def _warn_of_pin(session: Session, model: Object) -> None:
@@ -139,21 +138,21 @@ def _warn_of_pin(session: Session, model: Object) -> None:
     pinned = model["spec"].get("traffic")
     if pinned and not any(entry.get("latest") and entry.get("percent") for entry in pinned):
         name = name_of(model)
-        remedy = f"`knodel promote {name}` gives it all of the traffic"
-        session.output.note(f"the traffic of model {name} is pinned: the newest version gets 0 %, {remedy}")
+        remedy = f"`knodel promote {name}` sends it all the traffic"
+        session.output.warn(f"the traffic of model {name} is pinned, so the newest version gets 0 %: {remedy}")
 
 
 def _check(client: Client, objects: list[Object]) -> list[Object]:
-    """What the objects would be: every one is refused or none is changed. Raises Invalid."""
+    """Return the objects after a dry run of all, so that either all are stored or none. Raises Invalid."""
     checked = [store_object(client, _kind(obj), obj, dry_run=True) for obj in objects]
     keys = [(_kind(obj), key_of(obj)) for obj in checked]
     models: list[Object] = []
     for obj, key in zip(checked, keys, strict=True):
         if keys.count(key) > 1:
-            raise UsageError(f"{WORDS[_kind(obj)]} {name_of(obj)} stands twice: write all of it in one document")
+            raise UsageError(f"{KIND_NAMES[_kind(obj)]} {name_of(obj)} is in the file twice: merge its documents")
         if not _is_model(obj):
             continue
-        faults = collisions(obj, models)  # none of them is there yet, so the platform cannot see it
+        faults = collisions(obj, models)  # with other new Models, which the platform does not know yet
         if faults:
             raise Invalid(f"Model {name_of(obj)}", faults)
         models.append(obj)
@@ -163,15 +162,20 @@ def _check(client: Client, objects: list[Object]) -> list[Object]:
 def _from_file(session: Session, name: str | None, source: str, named: dict[str, Any]) -> list[Object]:
     given = [option for option, value in named.items() if value is not None]
     if name or given:
-        raise UsageError("-f FILE says everything about its models: leave NAME and the other options out")
-    return models_of(source, session.namespace, bound=session.bound, kinds=KINDS_OF_FILES)
+        raise UsageError("-f FILE has all fields of its models: omit NAME and the other options")
+    return models_of(source, session.namespace, namespace_given=session.namespace_given, kinds=KINDS_OF_FILES)
 
 
 def _from_flags(session: Session, name: str | None, named: dict[str, Any]) -> Object:
     if not name:
-        raise UsageError("which model? give NAME with --uri, or -f FILE")
+        raise UsageError("no model is given: give NAME with --uri, or -f FILE")
+    uri = uri_of(named["uri"]) if named["uri"] else None
+    if uri != named["uri"] and uri and session.kube:
+        raise UsageError(
+            f"--uri {named['uri']} is a local path, which a Pod of a cluster cannot read: give an https:// URI"
+        )
     fields = {
-        "storageUri": _uri(named["uri"], session) if named["uri"] else None,
+        "storageUri": uri,
         "digest": named["digest"],
         "modelFormat": named["model_format"],
         "storage": {"secretRef": {"name": named["secret"]}} if named["secret"] is not None else None,
@@ -181,31 +185,27 @@ def _from_flags(session: Session, name: str | None, named: dict[str, Any]) -> Ob
     }
     spec: dict[str, Any] = {field: value for field, value in fields.items() if value is not None}
     if named["uri"]:
-        spec.setdefault("digest", None)  # a digest belongs to the files that it came with
+        spec.setdefault("digest", None)  # the digest of the previous files is not that of the new ones
     if named["canary"] is not None:
         spec |= {"canaryTrafficPercent": named["canary"], "traffic": None}  # a canary replaces a pin
     if named["rollout"] is not None:
         spec |= _rollout(named["rollout"], named["canary"])
     if not spec:
-        raise UsageError(f"what about {name}? give --uri, or another field to change")
+        raise UsageError(f"no change to model {name} is given: give --uri, or an option for another field")
     metadata = {"name": name, "namespace": session.namespace}
     return {"apiVersion": MODEL.api_version, "kind": MODEL.kind, "metadata": metadata, "spec": spec}
 
 
 def _rollout(wanted: bool, canary: int | None) -> dict[str, Any]:
-    """Fields for judged steps, which neither a pin nor a canary may overrule; those that a rollout has stay."""
+    """Return the fields that enable or disable rollouts; a rollout replaces a pin and a canary.
+
+    Fields of an existing rollout keep their values.
+    """
     if not wanted:
         return {"rollout": None}
     if canary is not None:
-        raise UsageError("--rollout judges the steps of its own: leave --canary out")
+        raise UsageError("--rollout and --canary exclude each other: omit one of them")
     return {"rollout": {}, "canaryTrafficPercent": None, "traffic": None}
-
-
-def _uri(text: str, session: Session) -> str:
-    uri = uri_of(text)
-    if uri != text and session.kube:
-        raise UsageError(f"--uri {text}: no Pod of a cluster can read a path of this machine: give an https:// URI")
-    return uri
 
 
 def _print(
@@ -227,10 +227,10 @@ def _print(
 
 
 def _unchanged(given: Object, model: Object) -> str:
-    """Return the line that a deploy of `given` made no version of the Model."""
+    """Return a line that explains why the deploy of `given` created no version of the Model."""
     uri = model["spec"].get("storageUri") or ""
     if model["spec"].get("digest") or (given.get("spec") or {}).get("digest") or is_file_uri(uri):
-        line = "unchanged: the newest version has these files and settings, so no new one was made"
+        line = "unchanged: the newest version has these files and settings, so no new version was created"
         name, state, newest = (
             name_of(model),
             rollout_of(model),
@@ -239,15 +239,15 @@ def _unchanged(given: Object, model: Object) -> str:
         if state is None or not state.refuses or model["spec"].get("traffic") or state.candidate != newest:
             return line
         remedies = (
-            f"`knodel promote {name}` gives it the traffic, `knodel deploy {name} --version LABEL` makes a new one"
+            f"`knodel promote {name}` sends it the traffic, `knodel deploy {name} --version LABEL` creates a new one"
         )
-        return f"{line}; its rollout ended without it: {remedies}"
-    remedy = "give --version or --digest to make a new version"
+        return f"{line}; its rollout was rolled back: {remedies}"
+    remedy = "give --version or --digest to create a new version"
     return f"unchanged: the newest version has this URI and these settings; {uri} was not fetched again: {remedy}"
 
 
 def _print_plan(session: Session, client: Client, checked: list[Object]) -> None:
-    """Print what deploying would change, and what the Models would cost; with -o json the objects alone."""
+    """Print what deploying would change, and the cost of the Models; with -o json or yaml only the objects."""
     if session.output.structured:
         _print(session, checked)
         return
@@ -255,23 +255,23 @@ def _print_plan(session: Session, client: Client, checked: list[Object]) -> None
         before = present_object(client, _kind(obj), obj)
         fields = changed_fields(before or {}, obj)
         plan = "would not be changed" if before and not fields else "would be changed" if before else "would be created"
-        session.output.text(f"{WORDS[_kind(obj)]} {name_of(obj)} is valid and {plan}; nothing was changed")
+        session.output.text(f"{KIND_NAMES[_kind(obj)]} {name_of(obj)} is valid and {plan}; nothing was changed")
         for line in fields if before else ():
             session.output.text(f"  {line}")
     _forecast(session, client, checked)
 
 
 def _forecast(session: Session, client: Client, objects: list[Object]) -> None:
-    """Print what the Models would cost, or how to set prices; nothing where prices cannot be read."""
+    """Print the expected cost of the Models, or how to set prices; nothing if prices cannot be read."""
     if not any(map(_is_model, objects)):
         return
     try:
         prices = prices_in_force(session, client)
-    except KnodelError:  # they were checked, which was asked for: a forecast is an extra
+    except KnodelError:  # the Models are validated; a forecast is optional
         return
     from serving.cost.forecast import make_forecast
     from serving.cost.texts import NO_FORECAST, forecast_lines
-    from serving.types.validation import read_model  # imports that only this needs
+    from serving.types.validation import read_model  # heavy; only a forecast needs these
 
     if not prices.are_set:
         session.output.text(NO_FORECAST)
@@ -294,7 +294,7 @@ def _summary(session: Session, model: Object) -> str:
 
 
 def _versions(session: Session, model: Object) -> Sequence[Version]:
-    """Return the versions of a Model with variants, whose shares are those of several revisions."""
+    """Return the versions of a Model with variants, where a version has several revisions; else nothing."""
     if not model["spec"].get("variants"):
         return ()
     client = session.client()
@@ -303,13 +303,13 @@ def _versions(session: Session, model: Object) -> Sequence[Version]:
 
 
 def _example(session: Session, model: Object) -> str:
-    """Return an example request of a model that is at hand: one that would have to start for it is left alone."""
+    """Return an example request of a model with a ready replica; empty if the request would start one."""
     status = model.get("status") or {}
     newest = {entry["revision"] for entry in status.get("traffic") or () if entry.get("percent")}
     if newest != {status.get("latestReadyRevision")} or not (status.get("replicas") or {}).get("ready"):
         return ""
     try:
-        found = example_request(entrance_of(session, name_of(model), ""), name_of(model), EXAMPLE_TIMEOUT)
-    except KnodelError:  # the model is deployed, which was asked for: an example is an extra
+        found = example_request(ingress_target(session, name_of(model), ""), name_of(model), EXAMPLE_TIMEOUT)
+    except KnodelError:  # the model is deployed; an example is optional
         return ""
-    return found if len(found) <= LONGEST_EXAMPLE else ""
+    return found if len(found) <= MAX_EXAMPLE_LENGTH else ""

@@ -21,12 +21,11 @@ from serving.cli.addresses import address_lines, aligned
 from serving.cli.base.output import Output
 from serving.cli.context import Session, verb
 from serving.cli.names import model_name
-from serving.cli.verbs.models.schedules import schedule_lines
-from serving.cli.verbs.rollouts.rollout import rollout_lines
+from serving.cli.texts import rollout_lines, schedule_lines
 from serving.control_api.table import age_of
 from serving.types.annotations import LABEL_MODEL
 
-EVENTS = 20  # the newest that are shown
+EVENTS = 20  # the newest events that are printed
 
 
 @verb("describe")
@@ -44,7 +43,7 @@ def command(session: Session, name: str) -> None:
 
 
 def _last(event: Object) -> str:
-    """When it happened last; a writer of `events.k8s.io` fills `eventTime` alone."""
+    """Return the time of the last occurrence; writers of `events.k8s.io` set only `eventTime`."""
     return str(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp") or "")
 
 
@@ -60,7 +59,9 @@ def _show(session: Session, model: Object, revisions: list[Object], events: list
     ]
     for line in aligned(facts, 12):
         output.text(line)
-    _section(output, "Conditions", ["type", "status", "reason", "message"], _conditions(status))
+    columns = ("type", "status", "reason", "message")
+    conditions = [[one.get(column) or "" for column in columns] for one in status.get("conditions") or ()]
+    _section(output, "Conditions", list(columns), conditions)
     traffic = [
         [entry.get("revision"), f"{entry.get('percent', 0)} %", entry.get("tag", ""), entry.get("version", "")]
         for entry in status.get("traffic") or ()
@@ -70,27 +71,19 @@ def _show(session: Session, model: Object, revisions: list[Object], events: list
     for lines in (rollout_lines(model), schedule_lines(model, now)):
         for line in ["", *lines] if lines else ():
             output.text(line)
-    versions = [[name_of(one), _ready(one), age_of(one, now)] for one in sorted(revisions, key=name_of)]
+    versions = [
+        [name_of(one), (condition_of(one, "Ready") or {}).get("status", "Unknown"), age_of(one, now)]
+        for one in sorted(revisions, key=name_of)
+    ]
     _section(output, "Versions", ["revision", "ready", "age"], versions)
     happened = [
-        [_since(event, now), event.get("type"), event.get("reason"), event.get("count", 1), event.get("message")]
+        [_age(event, now), event.get("type"), event.get("reason"), event.get("count", 1), event.get("message")]
         for event in events
     ]
     _section(output, "Events", ["age", "type", "reason", "times", "message"], happened)
 
 
-def _conditions(status: Object) -> list[list[object]]:
-    return [
-        [one.get("type"), one.get("status"), one.get("reason", ""), one.get("message", "")]
-        for one in status.get("conditions") or ()
-    ]
-
-
-def _ready(obj: Object) -> str:
-    return str((condition_of(obj, "Ready") or {}).get("status", "Unknown"))
-
-
-def _since(event: Object, now: datetime) -> str:
+def _age(event: Object, now: datetime) -> str:
     stamp = _last(event) or timestamp(now)
     return age_of({"metadata": {"creationTimestamp": timestamp(parse_timestamp(stamp))}}, now)
 

@@ -18,9 +18,9 @@ from serving.cli.names import models_file
 @verb("diff", prints=False, examples=[("Show what deploying a file would change", "knodel diff -f models.yaml")])
 @models_file
 def command(session: Session, source: str) -> int:
-    """Show what deploying a file would change. The exit code is 1 when there are changes, as diff's is."""
+    """Show what deploying a file would change. The exit code is 1 if there are changes, like that of diff."""
     changed = False
-    models, client = models_of(source, session.namespace, bound=session.bound), session.client()
+    models, client = models_of(source, session.namespace, namespace_given=session.namespace_given), session.client()
     for given in models:
         model = given if session.kube else keep_files(session.state, given, dry_run=True)
         before = present_object(client, MODEL, model) or {}
@@ -28,7 +28,7 @@ def command(session: Session, source: str) -> int:
             keep_by_digest(session.state, model, before, dry_run=True)
         after = store_model(client, without_same_bytes(model, before), dry_run=True)
         name = name_of(model)
-        lines = list(difflib.unified_diff(_text(before), _text(after), f"{name} (now)", f"{name} (then)", lineterm=""))
+        lines = list(difflib.unified_diff(_text(before), _text(after), f"{name} (now)", f"{name} (new)", lineterm=""))
         changed = changed or bool(lines)
         for line in lines:
             session.output.text(line)
@@ -36,7 +36,7 @@ def command(session: Session, source: str) -> int:
 
 
 def _text(model: Object) -> list[str]:
-    """What a person wrote: the spec, labels and annotations, without what the platform fills in."""
+    """Return the fields that users write (spec, labels, annotations) as lines of YAML."""
     if not model:
         return []
     metadata = {key: value for key, value in model["metadata"].items() if key in ("name", "labels", "annotations")}

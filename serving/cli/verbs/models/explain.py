@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime
 
 import click
@@ -11,12 +12,10 @@ from clusters.base.objects import MODEL, POD_AUTOSCALER, WARM_POOL, Object, cond
 from serving.cli.base.errors import UsageError
 from serving.cli.base.output import Output
 from serving.cli.client.client import Client
-from serving.cli.client.replicas import troubles
+from serving.cli.client.replicas import replica_problems
 from serving.cli.context import Session, verb
 from serving.cli.names import model_name
-from serving.cli.pools import unused_pools
-from serving.cli.verbs.models.schedules import schedule_lines
-from serving.cli.verbs.rollouts.rollout import rollout_lines
+from serving.cli.texts import rollout_lines, schedule_lines, unused_pools
 from serving.reconciler.rollout.state import rollout_of
 from serving.types.annotations import LABEL_MODEL
 
@@ -29,12 +28,12 @@ from serving.types.annotations import LABEL_MODEL
     ],
 )
 @model_name()
-@click.option("--replay", "again", is_flag=True, help="Repeat the last decisions from their recorded inputs.")
+@click.option("--replay", "again", is_flag=True, help="Repeat the last scaling decisions from their recorded inputs.")
 @click.option("--with", "others", metavar="FIELD=VALUE", multiple=True, help="With --replay: use another policy value.")
 def command(session: Session, name: str, again: bool, others: tuple[str, ...]) -> None:
     """Explain the number of replicas and the traffic of the model NAME."""
     if others and not again:
-        raise UsageError("--with is of --replay: give both")
+        raise UsageError("--with requires --replay: give both")
     client = session.client()
     model = client.get(MODEL, name, session.namespace)
     if again:
@@ -48,14 +47,15 @@ def command(session: Session, name: str, again: bool, others: tuple[str, ...]) -
         session.output.text(line)
     _replicas(session.output, model)
     _starts(session.output, model)
-    for line in unused_pools(model, _pools(client, session.namespace)):
-        session.output.text(f"  {line}")
-    for trouble in troubles(client, name, session.namespace):
-        session.output.text(f"  {trouble}")
+    with suppress(Forbidden):  # a caller who may not list warm pools gets no lines about them
+        for line in unused_pools(model, client.list(WARM_POOL, session.namespace)["items"]):
+            session.output.text(f"  {line}")
+    for problem in replica_problems(client, name, session.namespace):
+        session.output.text(f"  {problem}")
 
 
 def _replay(session: Session, client: Client, name: str, others: tuple[str, ...]) -> None:
-    from serving.cli.verbs.models.replays import (  # the decider, and numpy with it
+    from serving.cli.verbs.models.replays import (  # heavy: imports the decider and numpy
         lines_of,
         parse_changes,
         replays,
@@ -69,7 +69,7 @@ def _replay(session: Session, client: Client, name: str, others: tuple[str, ...]
         session.output.value([value_of(*one) for one in made])
         return
     if not made:
-        session.output.text("no decision is kept that could be replayed: the next one will be")
+        session.output.text("no recorded decision to replay: the next decision will be recorded")
     for one in made:
         for line in lines_of(*one, changed=bool(changes)):
             session.output.text(line)
@@ -78,34 +78,30 @@ def _replay(session: Session, client: Client, name: str, others: tuple[str, ...]
 def _traffic(output: Output, model: Object) -> None:
     status = model.get("status") or {}
     shares = status.get("traffic") or ()
-    output.text(f"Traffic: {_rule(model) if shares else 'none: no version of it was ready yet'}")
+    output.text(f"Traffic: {_rule(model) if shares else 'none, since no version has been ready yet'}")
     for entry in shares:
         version = f" (version {entry['version']})" if entry.get("version") else ""
         tag = f", tag {entry['tag']}" if entry.get("tag") else ""
         output.text(f"  {entry.get('percent', 0):>3} %  {entry.get('revision')}{version}{tag}")
-    if not _is_ready(model):
-        ready = condition_of(model, "Ready") or {}
-        said = ": ".join(str(ready[part]).strip() for part in ("reason", "message") if ready.get(part))
-        output.text(f"  not ready: {said or 'the platform has not looked at it yet'}")
-
-
-def _is_ready(model: Object) -> bool:
-    return (condition_of(model, "Ready") or {}).get("status") == "True"
+    ready = condition_of(model, "Ready") or {}
+    if ready.get("status") != "True":
+        reason = ": ".join(str(ready[part]).strip() for part in ("reason", "message") if ready.get(part))
+        output.text(f"  not ready: {reason or 'no status yet'}")
 
 
 def _rule(model: Object) -> str:
     spec, state = model["spec"], rollout_of(model)
     if spec.get("traffic"):
-        return f"pinned by spec.traffic (`knodel promote {name_of(model)}` lifts the pin)"
+        return f"pinned by spec.traffic (`knodel promote {name_of(model)}` removes the pin)"
     if spec.get("canaryTrafficPercent") is not None:
-        return f"spec.canaryTrafficPercent gives the latest ready version {spec['canaryTrafficPercent']} %"
+        return f"{spec['canaryTrafficPercent']} % to the latest ready version, by spec.canaryTrafficPercent"
     if state is not None and state.runs:
-        return f"the rollout below gives {state.candidate} {state.percent} %"
+        return f"{state.percent} % to {state.candidate}, by the rollout below"
     if state is not None and state.refuses and state.candidate == model["status"].get("latestCreatedRevision"):
-        return f"{state.candidate} was refused by its rollout, {state.stable} has it all"
+        return f"all to {state.stable}, since {state.candidate} was rolled back"
     if spec.get("variants"):
-        return "the latest ready version, shared by spec.variants"
-    return "the latest ready version has it all"
+        return "all to the latest ready version, split by spec.variants"
+    return "all to the latest ready version"
 
 
 def _replicas(output: Output, model: Object) -> None:
@@ -116,8 +112,10 @@ def _replicas(output: Output, model: Object) -> None:
     for line in schedule_lines(model, datetime.now(UTC)):
         output.text(f"  {line}")
     decisions = status.get("decisions") or []
-    if not decisions:
-        output.text(f"  {_undecided(status)}")
+    if not decisions and status.get("traffic"):
+        output.text("  no scaling decision is recorded")
+    elif not decisions:
+        output.text("  no scaling decision yet: the first replica is started to test the version")
     for decision in decisions:
         reasons = "; ".join(str(reason.get("message", "")) for reason in decision.get("reasons") or ())
         revision = decision.get("revision", "")
@@ -132,25 +130,9 @@ def _starts(output: Output, model: Object) -> None:
         steps = ", ".join(f"{step.get('name')} {step.get('milliseconds')}" for step in start.get("steps") or ())
         measured = ", ".join(f"{name} {value}" for name, value in (start.get("server") or {}).items())
         warm = start.get("kind") == "warm"
-        # a claimed member takes requests before it has loaded, and holds them; a cold replica loads before it is ready
-        server = f"; {'then, before the first answer' if warm else 'the server itself'}: {measured}" if measured else ""
-        took = start.get("milliseconds", "(not known how long)")
+        # a claimed member accepts requests before it has loaded the model; a cold replica loads before it is ready
+        server = f"; {'then, before the first response' if warm else 'in the server'}: {measured}" if measured else ""
+        took = start.get("milliseconds", "(duration unknown)")
         loaded = f" ({start['format']})" if start.get("format") else ""
         kind = "warm" if warm else "cold"
         output.text(f"  {start.get('at')}  {start.get('pod')}  {kind} {took}{loaded}: {steps}{server}")
-
-
-def _pools(client: Client, namespace: str) -> list[Object]:
-    """Return the warm pools of the namespace, none for a caller who may not list them."""
-    try:
-        found: list[Object] = client.list(WARM_POOL, namespace)["items"]
-    except Forbidden:
-        return []
-    return found
-
-
-def _undecided(status: Object) -> str:
-    """Without a decision on record."""
-    if status.get("traffic"):
-        return "no scaling decision is recorded"
-    return "no scaling decision yet: the first replica is started to prove the version"

@@ -18,7 +18,7 @@ def command(session: Session, name: str, show_managed_fields: bool) -> None:
     if session.output.structured:
         session.output.value(model, managed_fields=show_managed_fields)
         return
-    addresses = address_lines(session, model)  # below the table, which may shorten what it shows
+    addresses = address_lines(session, model)  # below the table, since a table may shorten its cells
     rows = [[column.name, column.cell(model)] for column in columns_of(MODEL) if column.name != URL or not addresses]
     session.output.table(["field", name], rows, wrapped=name)
     for line in aligned(addresses):

@@ -6,10 +6,10 @@ from clusters.base.objects import MODEL
 from serving.cli.context import Session, verb
 from serving.cli.local_files import short_digest
 from serving.cli.names import model_name
-from serving.cli.verbs.rollouts.rollout import rollout_lines
+from serving.cli.texts import rollout_lines
 
 OUTCOMES = {"rolledback": "rolled back"}
-"""Outcomes of a record in plain words, where its own are not."""
+"""Text of an outcome, if it differs from the value."""
 
 
 @verb("history")

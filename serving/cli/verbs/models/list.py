@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 
 from clusters.base.objects import MODEL, name_of, namespace_of
 from serving.cli.addresses import address_of, gateway_of
-from serving.cli.context import Session, every_namespace, managed_fields_option, verb
+from serving.cli.context import Session, all_namespaces_option, managed_fields_option, verb
 from serving.control_api.table import URL, age_of, columns_of
 
 
 @verb("list", examples=[("List the models of all namespaces", "knodel list -A")])
-@every_namespace
+@all_namespaces_option
 @managed_fields_option
 def command(session: Session, all_namespaces: bool, show_managed_fields: bool) -> None:
     """List models."""

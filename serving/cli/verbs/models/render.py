@@ -16,10 +16,12 @@ from serving.makers.render import render
 @models_file
 @click.option("--config", "config", type=click.Path(dir_okay=False), help="Settings file (YAML).")
 def command(session: Session, source: str, config: str | None) -> None:
-    """Print the objects that Knodel would apply. Needs no platform; of a cluster it reads only the settings."""
+    """Print the objects that Knodel would apply. No platform is needed; of a cluster, only the settings are read."""
     settings = settings_in_force(session, config)
     objects = [
-        obj for model in models_of(source, session.namespace, bound=session.bound) for obj in render(model, settings)
+        obj
+        for model in models_of(source, session.namespace, namespace_given=session.namespace_given)
+        for obj in render(model, settings)
     ]
     output = session.output if session.output.structured else Output("yaml")
     output.value({"apiVersion": "v1", "kind": "List", "items": objects})

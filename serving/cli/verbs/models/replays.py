@@ -1,4 +1,4 @@
-"""`knodel explain --replay`: what the last decisions were made from, decided on again; `--with` another policy."""
+"""`knodel explain --replay`: repeat the last scaling decisions from their recorded inputs, or with another policy."""
 
 from __future__ import annotations
 
@@ -29,21 +29,28 @@ SECONDS = frozenset({"scaleToZeroAfter", "latencyObjective", "scaleDownDelay"})
 
 
 def parse_changes(texts: Sequence[str]) -> dict[str, float]:
-    """`scaleTarget=8` → the columns to change. Raises UsageError, which names the field."""
+    """Parse texts such as `scaleTarget=8` into column → value, and validate them as the policy of a Model.
+
+    Raises UsageError with the field.
+    """
     found: dict[str, float] = {}
     for text in texts:
         name, sign, value = text.partition("=")
         if not sign or name not in COLUMNS:
-            raise UsageError(f"--with {text}: FIELD=VALUE is expected, with one of {', '.join(COLUMNS)}")
+            raise UsageError(f"--with {text} is not FIELD=VALUE: FIELD is one of {', '.join(COLUMNS)}")
         found[name] = _number(name, value)
-    _check(found)
+    policy: dict[str, Any] = {POLICY_FIELDS[name]: value for name, value in found.items()}
+    if "minReplicas" in found and "maxReplicas" not in found:
+        policy["max_replicas"] = max(found["minReplicas"], Policy().max_replicas)
+    for error in Policy(**policy).validate():
+        raise UsageError(f"--with {error}")
     return {COLUMNS[name]: value for name, value in found.items()}
 
 
 def replays(
     autoscalers: Sequence[Object], changes: Mapping[str, float]
 ) -> Iterator[tuple[str, Mapping[str, Any], Replayed]]:
-    """(revision, what was kept, the decision made again) of every decision that can be replayed, oldest first.
+    """Yield (revision, recorded inputs, repeated decision) of every recorded decision, oldest first.
 
     Raises NoReplay.
     """
@@ -53,19 +60,19 @@ def replays(
 
 
 def lines_of(revision: str, entry: Mapping[str, Any], made: Replayed, *, changed: bool) -> Iterator[str]:
-    """One decision for people: the number then and now, and every stage."""
+    """Return the lines for one decision: the recorded and the repeated number of replicas, and all stages."""
     then = entry.get("to")
-    verdict = "the same again" if made.desired == then else f"now {made.desired}"
+    verdict = "replayed with the same result" if made.desired == then else f"replayed: {made.desired}"
     if made.desired != then and not changed:
-        verdict += ": the rules have changed since"
+        verdict += ", since the rules have changed"
     yield f"{entry.get('at')}  {revision}  {entry.get('from')} → {then}, {verdict}"
     for step in made.steps:
-        said = f"{step.before} → {step.after}  {step.message}" if step.message else f"{step.after}"
-        yield f"  {step.rule:<26} {said}"
+        text = f"{step.before} → {step.after}  {step.message}" if step.message else f"{step.after}"
+        yield f"  {step.rule:<26} {text}"
 
 
 def value_of(revision: str, entry: Mapping[str, Any], made: Replayed) -> dict[str, Any]:
-    """The same for programs."""
+    """Return the JSON value for one decision."""
     steps = [{name: value for name, value in dataclasses.asdict(step).items() if value != ""} for step in made.steps]
     return {"at": entry.get("at"), "revision": revision, "from": entry.get("from"), "to": entry.get("to"),
             "replayed": made.desired, "steps": steps}  # fmt: skip
@@ -80,13 +87,4 @@ def _number(name: str, text: str) -> float:
         return int(text) if name in WHOLE else float(text)
     except ValueError as error:
         wanted = "a duration such as 60s" if name in SECONDS else "a number"
-        raise UsageError(f"--with {name}={text[:40]}: {wanted} is expected") from error
-
-
-def _check(found: Mapping[str, float]) -> None:
-    """What the policy of a Model would refuse is refused here."""
-    values: dict[str, Any] = {POLICY_FIELDS[name]: value for name, value in found.items()}
-    if "minReplicas" in found and "maxReplicas" not in found:
-        values["max_replicas"] = max(found["minReplicas"], Policy().max_replicas)
-    for error in Policy(**values).validate():
-        raise UsageError(f"--with {error}")
+        raise UsageError(f"--with {name}={text[:40]} is not valid: give {wanted}") from error

@@ -9,8 +9,8 @@ import click
 
 from clusters.base.objects import POD_AUTOSCALER, WARM_POOL
 from serving.cli.base.output import Output
-from serving.cli.context import Session, every_namespace, verb
-from serving.cli.verbs.models.prices import prices_in_force
+from serving.cli.context import Session, all_namespaces_option, verb
+from serving.cli.settings import prices_in_force
 from serving.cost.bill import Amounts, Bill, Period, make_bills, replicas_of
 from serving.cost.texts import SMALL, UNSET, money
 from serving.types.annotations import LABEL_MODEL
@@ -22,13 +22,13 @@ NOBODY = (0, 0)
 
 @verb("top", examples=[("Show the cost of this month in all namespaces", "knodel top --period month -A")])
 @click.option("--period", type=click.Choice(get_args(Period)), default="day", show_default=True,
-              help="Present hour, day or month, in UTC.")  # fmt: skip
-@every_namespace
+              help="Current hour, day or month, in UTC.")  # fmt: skip
+@all_namespaces_option
 def command(session: Session, period: Period, all_namespaces: bool) -> None:
-    """Show the cost of each model's replicas by their activity; the most expensive model is first.
+    """Show the cost of each model's replicas by activity, most expensive model first.
 
-    serving: with requests. idle: ready, without any. starting: on their way, or ending. canary: of a version on trial.
-    pool: the model's part of warm pools.
+    serving: with requests. idle: ready, without requests. starting: starting or terminating. canary: of a version in a
+    canary or rollout. pool: the model's share of warm pools.
     """
     client = session.client()
     namespace = None if all_namespaces else session.namespace
@@ -61,12 +61,12 @@ def _print(
 
 
 def _cell(amount: float) -> str:
-    """Return two decimals, so that the amounts of a column compare."""
+    """Format an amount with two decimals, so that the amounts of a column can be compared."""
     return f"<{SMALL:g}" if 0 < amount < SMALL else money(amount)
 
 
 def _shown(bill: Bill, prices: Prices) -> Amounts:
-    """Money, or pod-hours where there are no prices."""
+    """Return the cost of the bill, or its pod-hours if no prices are set."""
     if prices.are_set:
         return bill.cost
     return Amounts(*(getattr(bill.held, name) / HOUR for name in PURPOSES))

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import click
-
 from serving.cli.addresses import address_of, gateway_of
 from serving.cli.client.wait import parse_timeout, wait_until_ready
-from serving.cli.context import Session, verb
+from serving.cli.context import Session, timeout_option, verb
 from serving.cli.names import model_name
 
 
 @verb("wait")
 @model_name()
-@click.option("--timeout", default="300s", show_default=True, help="Longest time to wait.")
+@timeout_option("300s")
 def command(session: Session, name: str, timeout: str) -> None:
     """Wait until the newest version of the model NAME is ready."""
     seconds = parse_timeout(timeout)

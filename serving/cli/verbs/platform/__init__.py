@@ -1,1 +1,1 @@
-"""Verbs for the platform itself: start, stop, install, examine, configure."""
+"""Verbs to start, stop, install, check and configure the platform."""

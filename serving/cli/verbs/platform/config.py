@@ -6,8 +6,8 @@ import click
 
 from clusters.base.errors import KnodelError
 from serving.cli.base.output import Output
-from serving.cli.client.ports import ports_of
-from serving.cli.client.state import running
+from serving.cli.client.ports import listen_addresses
+from serving.cli.client.state import running_platform
 from serving.cli.context import Session, verb
 from serving.cli.settings import settings_in_force
 from serving.types.settings.settings import Settings, describe_settings, settings_to_dict
@@ -24,33 +24,33 @@ from serving.types.settings.settings import Settings, describe_settings, setting
 @click.option("--config", "config", type=click.Path(dir_okay=False), help="Settings file (YAML).")
 @click.option("--describe", is_flag=True, help="List every setting with its variable, default and purpose.")
 def command(session: Session, config: str | None, describe: bool) -> None:
-    """Print the settings that `knodel up` takes: defaults, overridden by the file, overridden by variables.
+    """Print the settings of `knodel up`: defaults, overridden by the file, overridden by variables.
 
-    A platform that runs may have others, as by `--port`: its addresses are then printed to stderr. With --kube-context,
-    the settings of the cluster.
+    If a running platform has other settings, for example because of `--port`, its addresses are printed to stderr. With
+    --kube-context, print the settings of the cluster.
     """
     if describe:
         _describe(session.output)
         return
     settings = settings_in_force(session, config)
     if session.kube is None:
-        _note_others(session, settings)
+        _warn_of_other_addresses(session, settings)
     output = session.output if session.output.structured else Output("yaml")
     output.value(settings_to_dict(settings))
 
 
-def _note_others(session: Session, settings: Settings) -> None:
-    """Note the addresses of the platform that runs, where they are not those of the settings."""
+def _warn_of_other_addresses(session: Session, settings: Settings) -> None:
+    """Print the addresses of the running platform to stderr if they differ from the settings."""
     try:
-        facts = running(session.state)
-    except KnodelError:  # the folder is no matter of the settings
+        facts = running_platform(session.state)
+    except KnodelError:  # an unreadable state folder does not concern the settings
         return
     if facts is None:
         return
     has = [facts.gateway, facts.control, facts.control_tls]
-    if has != [f"{address}:{port}" for address, port in ports_of(settings)]:
+    if has != [f"{address}:{port}" for address, port in listen_addresses(settings)]:
         shown = f"gateway {has[0]}, events and probes {has[1]}, control API {has[2]}"
-        session.output.note(f"the platform on {session.state} was started with other settings than these: {shown}")
+        session.output.warn(f"the platform on {session.state} runs with other settings: {shown}")
 
 
 def _describe(output: Output) -> None:

@@ -22,9 +22,9 @@ from serving.cli.doctor.findings import Finding
     ],
 )
 @click.option("--config", "config", type=click.Path(dir_okay=False), help="Settings file (YAML) of the platform.")
-@click.option("--full", is_flag=True, help="Read all kept copies of model files, however large.")
+@click.option("--full", is_flag=True, help="Read all stored copies of model files, of any size.")
 def command(session: Session, config: str | None, full: bool) -> int:
-    """Find problems on this machine or in a cluster, and their remedies. The exit code is 1 when there are problems."""
+    """Find problems on this machine or in a cluster, and their remedies. The exit code is 1 if there are problems."""
     findings = list(_examine(session, config, full))
     if session.output.structured:
         session.output.value([asdict(finding) for finding in findings])
@@ -34,29 +34,31 @@ def command(session: Session, config: str | None, full: bool) -> int:
 
 
 def _print(output: Output, findings: list[Finding]) -> None:
-    """Print the findings. A remedy has a line of its own on a terminal: next to its message there is no room for it."""
+    """Print the findings; on a terminal, a remedy has its own line, as a fourth column would be too narrow."""
     if output.columns is None:
         rows = [[one.check, one.state, one.message, one.remedy] for one in findings]
-        output.table(["check", "state", "what", "remedy"], rows)
+        output.table(["check", "state", "message", "remedy"], rows)
         return
     lines: list[list[str]] = []
     for one in findings:
         lines.append([one.check, one.state, one.message])
         if one.remedy:
             lines.append(["", "", f"remedy: {one.remedy}"])
-    output.table(["check", "state", "what"], lines, wrapped="what")
+    output.table(["check", "state", "message"], lines, wrapped="message")
 
 
 def _examine(session: Session, config: str | None, full: bool) -> Iterator[Finding]:
-    """What looks at the one, or at the other: each imports parts that the other does not need."""
+    """Run the checks of the machine or of the cluster; each imports modules that the other does not need."""
     if session.kube is None:
         from serving.cli.doctor.examine import examine
 
         return examine(session.state, Path(config) if config else None, session.client, full=full)
     if config:
-        raise UsageError("--config is of a platform on this machine; the settings of a cluster are its knodel-config")
+        raise UsageError(
+            "--config applies to a platform on this machine: a cluster has its settings in ConfigMap knodel-config"
+        )
     if full:
-        raise UsageError("--full is of a platform on this machine: a cluster keeps no copies of model files")
+        raise UsageError("--full applies to a platform on this machine: omit it for a cluster")
     from serving.cli.doctor.examine_cluster import examine_cluster
 
     return examine_cluster(session, session.kube.name)

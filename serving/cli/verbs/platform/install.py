@@ -10,29 +10,29 @@ from typing import Any
 import click
 
 from clusters.base.objects import Object
-from serving.cli.base.errors import NotInTime, UsageError
+from serving.cli.base.errors import DeadlineExceeded, UsageError
 from serving.cli.base.output import Progress
 from serving.cli.client.wait import parse_timeout
-from serving.cli.context import Session, verb
+from serving.cli.context import Session, timeout_option, verb
 from serving.install.bundle import OVERLAYS
 
 
 @verb(
     "install", place="cluster", namespaced=False,
     examples=[
-        ("Install, and set the flags of Knative that Knodel needs",
+        ("Install, and set the Knative flags that Knodel needs",
          "knodel install --kube-context NAME --configure-knative"),
         ("Show what an upgrade would change", "knodel install --kube-context NAME --dry-run"),
     ],
 )  # fmt: skip
-@click.option("--overlay", type=click.Choice(OVERLAYS), help=f"Manifests of the package [{OVERLAYS[0]}].")
+@click.option("--overlay", type=click.Choice(OVERLAYS), help=f"Built-in manifests [{OVERLAYS[0]}].")
 @click.option(
-    "--manifests", metavar="DIR", type=click.Path(file_okay=False), help="Folder with YAML manifests of your own."
+    "--manifests", metavar="DIR", type=click.Path(file_okay=False), help="Folder with your own YAML manifests."
 )
-@click.option("--configure-knative", is_flag=True, help="Set the flags of Knative that Knodel needs.")
+@click.option("--configure-knative", is_flag=True, help="Set the Knative flags that Knodel needs.")
 @click.option("--dry-run", is_flag=True, help="Print the changes; make none.")
-@click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until everything runs.")
-@click.option("--timeout", default="180s", show_default=True, help="Longest time to wait.")
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until all parts run.")
+@timeout_option("180s")
 def command(session: Session, overlay: str | None, manifests: str | None, timeout: str, **how: Any) -> None:
     """Install Knodel on a cluster that has Knative Serving, or upgrade it to this release."""
     objects = _objects(overlay, manifests)
@@ -45,7 +45,7 @@ def _objects(overlay: str | None, manifests: str | None) -> Sequence[Object]:
     from serving.install.kinds import UnknownKind
 
     if overlay and manifests:
-        raise UsageError("--overlay names manifests of the package, --manifests your own: give one of them")
+        raise UsageError("--overlay selects built-in manifests, --manifests your own: give only one of them")
     try:
         return load_folder(Path(manifests)) if manifests else load_overlay(overlay or OVERLAYS[0])
     except (BadManifests, UnknownKind) as error:
@@ -81,7 +81,7 @@ async def _install(
                 await installer.wait(objects, deadline)
     except NotDone as error:
         again = f"`knodel install --kube-context {session.kube.name if session.kube else 'NAME'}`"
-        raise NotInTime(f"{error}; what is there stays, and {again} can be run again") from error
+        raise DeadlineExceeded(f"{error}; nothing was removed: run {again} again") from error
     finally:
         progress.clear()
     notes = [

@@ -1,4 +1,4 @@
-"""What `install` and `uninstall` print: the objects that changed, and what to know of Knative."""
+"""Output of `install` and `uninstall`: the changed objects, and notes about Knative."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ UNCHANGED = "unchanged"
 
 
 def print_changes(output: Output, changes: Sequence[Change], notes: Iterable[str], dry_run: bool) -> None:
-    """A line for each object that changed and for each note; all of them with `-o json`."""
+    """Print a line for each changed object and for each note; with `-o json` or yaml, all objects."""
     if output.structured:
         output.value(
             {
@@ -38,7 +38,7 @@ def print_changes(output: Output, changes: Sequence[Change], notes: Iterable[str
 
 
 def flag_lines(off: Sequence[Flag], done: Sequence[Flag], configure: bool, dry_run: bool) -> list[str]:
-    """What was done about flags that were off, and what is to be done; `done` are those that were, or would be, set."""
+    """Describe the flags that were off: those that were set or would be set (`done`), and how to set the others."""
     lines = [_flag_line(flag, flag in done, dry_run) for flag in off]
     return (
         [*lines, "`knodel install --kube-context NAME --configure-knative` sets them"]
@@ -48,7 +48,7 @@ def flag_lines(off: Sequence[Flag], done: Sequence[Flag], configure: bool, dry_r
 
 
 def ingress_lines(settings: Settings | None) -> list[str]:
-    """Where models answer."""
+    """Describe the addresses of models."""
     if settings is None:
         return []
     gateway = settings.gateway
@@ -60,4 +60,4 @@ def _flag_line(flag: Flag, done: bool, dry_run: bool) -> str:
     if done:
         restart = f", Deployment {flag.restarts} {'would be ' if dry_run else ''}restarted" if flag.restarts else ""
         return f"{place} {'would be' if dry_run else 'was'} set to {flag.wanted}{restart}: {flag.feature}"
-    return f"{place} is off, and without it there are no {flag.feature}: {flag.remedy}"
+    return f"{place} is off, so there are no {flag.feature}: {flag.remedy}"

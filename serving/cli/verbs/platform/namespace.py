@@ -5,9 +5,8 @@ from __future__ import annotations
 import click
 
 from clusters.base.errors import NotFound
-from clusters.base.objects import NAMESPACE, Object
+from clusters.base.objects import NAMESPACE
 from serving.cli.base.errors import UsageError
-from serving.cli.client.client import Client
 from serving.cli.context import Session, verb
 
 
@@ -23,28 +22,20 @@ from serving.cli.context import Session, verb
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Label to set; KEY- removes it.")
 def command(session: Session, name: str, labels: tuple[str, ...]) -> None:
     """Create the namespace NAME, or change its labels."""
-    wanted = dict(_label(text) for text in labels)
-    made = _make(session.client(), name, wanted)
-    if session.output.structured:
-        session.output.value(made)
-        return
-    words = ",".join(f"{key}={value}" for key, value in (made["metadata"].get("labels") or {}).items())
-    session.output.table(["name", "labels"], [[name, words]])
-
-
-def _make(client: Client, name: str, labels: dict[str, str | None]) -> Object:
-    """The namespace with these labels, made when it is not there; None removes a label."""
+    wanted: dict[str, str | None] = {}  # None removes a label
+    for text in labels:
+        key, found, value = text.partition("=")
+        if not found and not (text.endswith("-") and len(text) > 1):
+            raise UsageError(f"--label {text!r} is not KEY=VALUE: write KEY=VALUE, or KEY- to remove the label")
+        wanted[key if found else text[:-1]] = value if found else None
+    client = session.client()
     try:
-        return client.merge(NAMESPACE, name, "", {"metadata": {"labels": labels}})
+        stored = client.merge(NAMESPACE, name, "", {"metadata": {"labels": wanted}})
     except NotFound:
-        metadata = {"name": name, "labels": {key: value for key, value in labels.items() if value is not None}}
-        return client.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-
-
-def _label(text: str) -> tuple[str, str | None]:
-    key, found, value = text.partition("=")
-    if found:
-        return key, value
-    if text.endswith("-") and len(text) > 1:
-        return text[:-1], None
-    raise UsageError(f"--label {text!r}: write KEY=VALUE, or KEY- to remove it")
+        metadata = {"name": name, "labels": {key: value for key, value in wanted.items() if value is not None}}
+        stored = client.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    if session.output.structured:
+        session.output.value(stored)
+        return
+    words = ",".join(f"{key}={value}" for key, value in (stored["metadata"].get("labels") or {}).items())
+    session.output.table(["name", "labels"], [[name, words]])

@@ -1,4 +1,4 @@
-"""`knodel pool`: WarmPools by name. What `set` does not name stays as it is."""
+"""`knodel pool`: list, create, change and delete WarmPools."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from autoscaler.warmpool.claims.classes import DEFAULT_FORMAT
 from autoscaler.warmpool.defaults import AUTO
 from clusters.base.errors import NotFound
 from clusters.base.objects import MODEL, WARM_POOL, Object, name_of, namespace_of
-from serving.cli.base.errors import NoSuchThing, UsageError
+from serving.cli.base.errors import DoesNotExist, UsageError
 from serving.cli.change import change_object, store_object
 from serving.cli.client.client import Client
-from serving.cli.context import Session, every_namespace, verb
+from serving.cli.context import Session, all_namespaces_option, verb
 from serving.cli.names import formats, models, pool_name
-from serving.cli.pools import pool_summary
+from serving.cli.texts import pool_summary
 from serving.control_api.table import age_of, columns_of
 from serving.types.warm_pool import LONGEST_SIZE, OF_A_MODEL
 
 
 @click.group("pool")
 def command() -> None:
-    """Manage warm pools: servers that run without a model, for fast starts."""
+    """Manage warm pools: servers that run without a model, so that models start faster."""
 
 
 @verb("list")
-@every_namespace
+@all_namespaces_option
 def list_pools(session: Session, all_namespaces: bool) -> None:
     """List warm pools."""
     found = session.client().list(WARM_POOL, None if all_namespaces else session.namespace)
@@ -50,17 +50,17 @@ def list_pools(session: Session, all_namespaces: bool) -> None:
     "set",
     examples=[
         ("Keep two servers ready for models like iris", "knodel pool set fast --size 2 --like iris"),
-        ("Choose the number by the arrivals, at most 5", "knodel pool set fast --size auto --max 5"),
+        ("Adapt the size to the arrivals, up to 5 servers", "knodel pool set fast --size auto --max 5"),
     ],
 )
 @pool_name()
-@click.option("--size", metavar="N|auto", help="Number of members to keep ready; auto: by the arrivals.")
+@click.option("--size", metavar="N|auto", help="Number of members to keep ready; auto adapts it to the arrivals.")
 @click.option("--min", "least", type=int, help="Minimum number of members, with --size auto.")
 @click.option("--max", "most", type=int, help="Maximum number of members, with --size auto.")
 @click.option("--max-age", metavar="DURATION", help="Age at which members are replaced.")
-@click.option("--budget-cpu", metavar="QUANTITY", help="Limit of the cores that all members together request.")
-@click.option("--budget-memory", metavar="QUANTITY", help="Limit of the memory that all members together request.")
-@click.option("--like", metavar="MODEL", shell_complete=models, help="Make members that this model can claim.")
+@click.option("--budget-cpu", metavar="QUANTITY", help="Maximum cores that all members request in total.")
+@click.option("--budget-memory", metavar="QUANTITY", help="Maximum memory that all members request in total.")
+@click.option("--like", metavar="MODEL", shell_complete=models, help="Configure members that this model can claim.")
 @click.option("--cpu", metavar="QUANTITY", help="Cores of each member.")
 @click.option("--memory", metavar="QUANTITY", help="Memory of each member.")
 @click.option("--timeout", metavar="DURATION", help="Request timeout of the models that claim members.")
@@ -73,15 +73,17 @@ def list_pools(session: Session, all_namespaces: bool) -> None:
     help=f"Format of the models that claim members [{DEFAULT_FORMAT}].",
 )
 def set_pool(session: Session, name: str, size: str | None, like: str | None, **named: Any) -> None:
-    """Create the warm pool POOL, or change the fields that options name."""
+    """Create or change the warm pool POOL. Fields without an option keep their values."""
     client = session.client()
     if size not in (None, AUTO) and not (named["least"] is None and named["most"] is None):
-        raise UsageError(f"--size {size} with --min or --max: they bound the size {AUTO}, leave them or the number out")
+        raise UsageError(f"--min and --max limit the size {AUTO}: omit them, or give --size {AUTO} instead of {size}")
     spec = _spec(size, named)
     if like is not None:
-        spec["template"] = _merged(_class_of(client, like, session.namespace, named), spec.get("template") or {})
+        template, given = _class_of(client, like, session.namespace, named), spec.get("template") or {}
+        resources = {**template["resources"], **given.get("resources", {})}
+        spec["template"] = {**template, **given, "resources": resources}
     if not spec:
-        raise UsageError(f"what about {name}? give --size N, or another field to change")
+        raise UsageError(f"no change to warm pool {name} is given: give --size N, or an option for another field")
     metadata = {"name": name, "namespace": session.namespace}
     wanted = {"apiVersion": WARM_POOL.api_version, "kind": WARM_POOL.kind, "metadata": metadata, "spec": spec}
     _print(session, store_object(client, WARM_POOL, wanted))
@@ -109,7 +111,7 @@ for _one in (list_pools, set_pool, turn_off, delete_pool):
 
 
 def _spec(size: str | None, named: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that options name, as the object has them."""
+    """Return the fields of the spec for the given options."""
     resources = {"cpu": named["cpu"], "memory": named["memory"]}
     template = {
         "modelFormat": named["model_format"],
@@ -137,36 +139,32 @@ def _size(text: str) -> int | str:
     if text == AUTO:
         return AUTO
     if not (text.isascii() and text.isdigit() and len(text) <= LONGEST_SIZE):
-        raise UsageError(f"--size {text!r}: give a number of members, or {AUTO}")
+        raise UsageError(f"--size {text!r} is not a size: give a number of members, or {AUTO}")
     return int(text)
 
 
 def _class_of(client: Client, name: str, namespace: str, named: Mapping[str, Any]) -> dict[str, Any]:
-    """The template of members that the Model can take; what it does not say is null, so that a default holds again."""
+    """Return the template of members that the Model can claim; its unset fields are null, so defaults apply again."""
     try:
         model = client.get(MODEL, name, namespace)
     except NotFound as error:
-        raise NoSuchThing(f"--like {name}: there is no such model in namespace {namespace}") from error
+        raise DoesNotExist(
+            f"--like: model {name} not found in namespace {namespace}: `knodel list -A` lists all"
+        ) from error
     spec: Object = model.get("spec") or {}
     if spec.get("variants") and not (named["cpu"] and named["memory"]):
         variants = ", ".join(str(one.get("name")) for one in spec["variants"])
         raise UsageError(
-            f"--like {name}: its variants ({variants}) need a pool each: give --cpu and --memory of one of them"
+            f"--like {name}: each of its variants ({variants}) needs its own pool: give --cpu and --memory of one"
         )
     template = {field: spec.get(field) for field in OF_A_MODEL}
     template["modelFormat"] = spec.get("modelFormat") or (model.get("status") or {}).get("modelFormat")
     if not (template["modelFormat"] or named["model_format"]):
         raise UsageError(
-            f"--like {name}: no server has found its format yet: give --format, or try again once the model is ready"
+            f"--like {name}: the format of the model is not known yet: give --format, or retry when the model is ready"
         )
     resources = spec.get("resources") or {}
     return {**template, "resources": {part: resources.get(part) for part in ("cpu", "memory")}}
-
-
-def _merged(template: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """`template` with what the options say over it."""
-    resources = {**template["resources"], **over.get("resources", {})}
-    return {**template, **over, "resources": resources}
 
 
 def _print(session: Session, pool: Object) -> None:

@@ -1,4 +1,4 @@
-"""Checks of `knodel up` before it makes anything: a refused start leaves nothing behind."""
+"""Checks of `knodel up` before it creates anything, so that a refused start leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from pathlib import Path
 from clusters.base.errors import AddressInUse
 from clusters.net.sockets import PortGuard, guard_localhost
 from serving.cli.base.errors import UsageError
-from serving.cli.client.ports import ports_of
+from serving.cli.client.ports import listen_addresses
 from serving.storage.base.errors import StorageError
 from serving.storage.kept import limit_of
 from serving.types.settings.settings import Settings
 from serving.types.settings.state import GATEWAY_FOLDER
 
 PORTS = (("the gateway", "--port"), ("the control API", "--control-port"), ("the control API", "--control-tls-port"))
-"""The names of the ports of `ports_of` in messages, and the options that change them."""
+"""Names of the ports of `listen_addresses` in messages, and the options that set them."""
 
 
 def check_start(state: Path, settings: Settings) -> None:
-    """Check what `knodel up` was given.
+    """Check the state folder, the variables, the addresses and the ports.
 
-    Raises UsageError for a state folder that is a file, for an address that this machine does not have, and for a
-    wrong variable; and AddressInUse for a port that is taken.
+    Raises UsageError if the state folder is not a directory, if this machine does not have an address, and for an
+    invalid variable; AddressInUse if a port is in use.
     """
     _check_folder(state)
     try:
@@ -33,7 +33,7 @@ def check_start(state: Path, settings: Settings) -> None:
         raise UsageError(str(error)) from error
     for key, host in (("gateway.address", settings.gateway.address), ("control.address", settings.control.address)):
         _check_address(key, host)
-    if not (state / GATEWAY_FOLDER).exists():  # a gateway that a killed platform left may have the port, for adoption
+    if not (state / GATEWAY_FOLDER).exists():  # an orphaned gateway, which `knodel up` adopts, may have the port
         _check_ports(settings)
 
 
@@ -42,10 +42,10 @@ def _check_folder(state: Path) -> None:
         is_folder = stat.S_ISDIR(state.stat().st_mode)
     except NotADirectoryError:
         is_folder = False
-    except OSError:  # it is absent, or its lock reports the error
+    except OSError:  # it does not exist, or taking its lock reports the error
         return
     if not is_folder:
-        raise UsageError(f"the state folder {state} is not a directory: name another with --state or KNODEL_STATE")
+        raise UsageError(f"the state folder {state} is not a directory: choose another with --state or KNODEL_STATE")
 
 
 def _check_address(key: str, host: str) -> None:
@@ -55,13 +55,13 @@ def _check_address(key: str, host: str) -> None:
         except (OSError, UnicodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not a name"
             variable = f"KNODEL_{key.replace('.', '_').upper()}"
-            remedy = f"set it ({variable}, or the settings file) to one that it has, such as 127.0.0.1"
+            remedy = f"set it ({variable}, or the settings file) to an address of this machine, such as 127.0.0.1"
             raise UsageError(f"{key}: {host[:80]!r} is not an address of this machine ({reason}): {remedy}") from error
 
 
 def _check_ports(settings: Settings) -> None:
-    """Take each port as the platform does, and give it back."""
-    for (what, option), (host, port) in zip(PORTS, ports_of(settings), strict=True):
+    """Bind each port as the platform does, and release it."""
+    for (what, option), (host, port) in zip(PORTS, listen_addresses(settings), strict=True):
         remedy = f"choose another port with {option}"
         try:
             PortGuard.take(host, port).close()

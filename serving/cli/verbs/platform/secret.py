@@ -1,4 +1,4 @@
-"""`knodel secret`: credentials of storages, from files and variables; a command line is seen by others."""
+"""`knodel secret`: store credentials from files and variables; other users can see values on a command line."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from clusters.base.errors import NotFound
 from clusters.base.objects import SECRET, Object, annotations_of
 from clusters.base.sizes import format_size
 from serving.cli.base.errors import UsageError
-from serving.cli.base.home import expand
+from serving.cli.base.home import expand_home
 from serving.cli.client.client import Client
 from serving.cli.context import Session, verb
 from serving.cli.names import files as paths
 from serving.types.input_files import open_input
 
 STDIN = "-"
-LARGEST = 1 << 20  # bytes of all values of a Secret, as Kubernetes has it
+LARGEST = 1 << 20  # bytes of all values of a Secret (limit of Kubernetes)
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -44,10 +44,14 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 )
 @click.option("--env", "variables", multiple=True, metavar="KEY", help="Environment variable with a value.")
 def command(session: Session, name: str, files: tuple[str, ...], variables: tuple[str, ...]) -> None:
-    """Create the Secret NAME, or change the values that options name. `storage.secretRef` of a Model refers to it."""
-    values = dict([*map(_from_file, files), *map(_from_variable, variables)])
+    """Create the Secret NAME, or set some of its values. A Model refers to it by `storage.secretRef`."""
+    values = dict(map(_from_file, files))
+    for variable in variables:
+        if variable not in os.environ:
+            raise UsageError(f"--env {variable} is not a variable of the environment: export it, or give --file")
+        values[variable] = _encoded(os.fsencode(os.environ[variable]))
     if not values:
-        raise UsageError(f"what does {name} hold? give --file or --env")
+        raise UsageError(f"no value for secret {name} is given: give --file or --env")
     stored = _store(session.client(), name, session.namespace, values)
     keys = sorted({*(stored.get("data") or ()), *(stored.get("stringData") or ())})
     if session.output.structured:
@@ -57,7 +61,7 @@ def command(session: Session, name: str, files: tuple[str, ...], variables: tupl
 
 
 def _without_values(secret: Object) -> Object:
-    """The object but for its values, which kubectl notes a second time."""
+    """Return the object without its values, which kubectl also stores in an annotation."""
     metadata = dict(secret["metadata"])
     metadata["annotations"] = {name: text for name, text in annotations_of(secret).items() if name != LAST_APPLIED}
     shown = {part: value for part, value in secret.items() if part not in ("data", "stringData")}
@@ -66,7 +70,7 @@ def _without_values(secret: Object) -> Object:
 
 def _store(client: Client, name: str, namespace: str, values: dict[str, str]) -> Object:
     try:
-        # `stringData`, where a store keeps it as written, would win.
+        # A store that keeps `stringData` would let it override `data`: remove it.
         return client.merge(SECRET, name, namespace, {"data": values, "stringData": dict.fromkeys(values)})
     except NotFound:
         metadata = {"name": name, "namespace": namespace}
@@ -81,25 +85,19 @@ def _from_file(text: str) -> tuple[str, str]:
     if found and path == STDIN:
         return key, _encoded(_bounded(text, sys.stdin.buffer))
     try:
-        with open_input(expand(path)) as file:
+        with open_input(expand_home(path)) as file:
             return key, _encoded(_bounded(text, file))
     except OSError as error:
-        raise UsageError(f"--file {text}: cannot be read ({error.strerror})") from error
+        raise UsageError(f"--file {text} cannot be read ({error.strerror})") from error
 
 
 def _bounded(text: str, file: BinaryIO) -> bytes:
     content = file.read(LARGEST + 1)
     if len(content) > LARGEST:
         raise UsageError(
-            f"--file {text}: is larger than {format_size(LARGEST)}, the largest Secret: give a smaller file"
+            f"--file {text} is larger than {format_size(LARGEST)}, the limit of a Secret: give a smaller file"
         )
     return content
-
-
-def _from_variable(name: str) -> tuple[str, str]:
-    if name not in os.environ:
-        raise UsageError(f"--env {name}: there is no such variable in the environment: export it, or give --file")
-    return name, _encoded(os.fsencode(os.environ[name]))
 
 
 def _encoded(value: bytes) -> str:

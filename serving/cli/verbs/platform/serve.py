@@ -12,7 +12,7 @@ import click
 
 from serving.cli.addresses import reachable_host
 from serving.cli.base.errors import CommandError, UsageError
-from serving.cli.base.home import expand
+from serving.cli.base.home import expand_home
 from serving.cli.context import Session, verb
 from serving.cli.local_files import uri_of
 from serving.cli.names import files, formats
@@ -23,7 +23,7 @@ _PORT: Final = click.IntRange(1, 65535)
 _OPTIONS: Final = MappingProxyType(
     {"HOST": "--host", "PORT": "--port", "GRPC_PORT": "--grpc-port", "MANAGEMENT_PORT": "--management-port"}
 )
-"""The options of this verb by the variables of the server that they set."""
+"""Environment variable of the server → the option of this verb that sets it."""
 
 
 @verb(
@@ -34,15 +34,26 @@ _OPTIONS: Final = MappingProxyType(
     ],
 )  # fmt: skip
 @click.argument("path", shell_complete=files)
-@click.option("--models", is_flag=True, help="Serve every model of the folder PATH, each under its name.")
-@click.option("--memory-limit", metavar="QUANTITY", help="Limit of the memory of all --models, such as 4Gi [all].")
-@click.option("--load-timeout", type=float, metavar="SECONDS", help="Longest time to load one of --models [600].")
-@click.option("--name", help="Name of the model [that of the file or folder].")
+@click.option("--models", is_flag=True, help="Serve every model of the folder PATH under its own name.")
+@click.option(
+    "--memory-limit", metavar="QUANTITY", help="With --models: memory limit of all models, such as 4Gi [all]."
+)
+@click.option(
+    "--load-timeout", type=float, metavar="SECONDS", help="With --models: maximum time to load a model [600]."
+)
+@click.option("--name", metavar="NAME", help="Name of the model [that of the file or folder].")
 @click.option("--port", type=_PORT, default=8080, show_default=True, help="Port to serve on.")
 @click.option("--grpc-port", type=_PORT, help="Port to serve gRPC on [none].")
-@click.option("--management-port", type=_PORT, help="Port of statistics, metrics and the repository [a free one].")
 @click.option(
-    "--format", "model_format", default="", shell_complete=formats, help="Format of the model [found from its files]."
+    "--management-port", type=_PORT, help="Port of statistics, metrics and the model repository [a free port]."
+)
+@click.option(
+    "--format",
+    "model_format",
+    metavar="FORMAT",
+    default="",
+    shell_complete=formats,
+    help="Format of the model [detected from its files].",
 )
 @click.option(
     "--max-batch-size", type=click.IntRange(min=1), metavar="ROWS", help="Maximum number of rows in a batch [1]."
@@ -54,9 +65,9 @@ _OPTIONS: Final = MappingProxyType(
     "allowed_hosts",
     multiple=True,
     metavar="NAME",
-    help="Further host name of requests and web pages, *.DOMAIN or * for any; may be repeated.",
+    help="Additional host name to accept in requests: a name, *.DOMAIN or * for any; may be repeated.",
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to serve on.")
+@click.option("--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="Address to serve on.")
 def command(
     session: Session, path: str, models: bool, memory_limit: str | None, load_timeout: float | None, name: str | None,
     port: int, grpc_port: int | None, management_port: int | None, model_format: str, max_batch_size: int | None,
@@ -67,12 +78,14 @@ def command(
     from serving.modelserver.main import serve  # the server's imports are heavy
 
     if models and name:
-        raise UsageError("--name: not together with --models, which are called as their files and folders are")
+        raise UsageError("--name cannot be used with --models, which are named after their files and folders: omit it")
     _check_ports({"--port": port, "--grpc-port": grpc_port, "--management-port": management_port})
     ports = {"PORT": str(port), "MANAGEMENT_PORT": str(management_port or 0), "GRPC_PORT": str(grpc_port or "")}
-    uri = "" if models else _checked_uri(path)
+    uri = "" if models else uri_of(path)
+    if uri and (fault := storage_uri_fault(uri)):
+        raise UsageError(f"{shown(uri)}: {fault}")
     model = "" if models else name or _name_of(path)
-    what = [f"--models={expand(path)}"] if models else ["--name", model, "--storage-uri", uri]
+    what = [f"--models={expand_home(path)}"] if models else ["--name", model, "--storage-uri", uri]
     options = {
         "--format": model_format, "--memory-limit": memory_limit, "--load-timeout": load_timeout,
         "--max-batch-size": max_batch_size, "--max-batch-latency": max_batch_latency,
@@ -96,25 +109,17 @@ def command(
     return 0
 
 
-def _checked_uri(path: str) -> str:
-    """Return the URI of PATH. Raises UsageError for one that no model can have."""
-    uri = uri_of(path)
-    if fault := storage_uri_fault(uri):
-        raise UsageError(f"{shown(uri)}: {fault}")
-    return uri
-
-
 def _check_ports(ports: Mapping[str, int | None]) -> None:
     """Refuse one port for two purposes. Raises UsageError."""
     options: dict[int, str] = {}
     for option, port in ports.items():
         if port is not None and (other := options.setdefault(port, option)) != option:
-            raise UsageError(f"{option} {port}: {other} has this port already: choose another port")
+            raise UsageError(f"{option} {port}: {other} already has this port: choose another port")
 
 
 def _name_of(path: str) -> str:
     stem = Path(path.rstrip("/")).name.split(".")[0].lower()
     name = "".join(char if char.isalnum() and char.isascii() else "-" for char in stem).strip("-")
     if not name:
-        raise UsageError(f"no model name can be made of {path!r}: give one by --name")
+        raise UsageError(f"no model name can be derived from {path!r}: give one with --name")
     return name

@@ -6,10 +6,10 @@ import asyncio
 
 import click
 
-from serving.cli.base.errors import NotInTime
+from serving.cli.base.errors import DeadlineExceeded
 from serving.cli.base.output import Progress
 from serving.cli.client.wait import parse_timeout
-from serving.cli.context import Session, verb
+from serving.cli.context import Session, timeout_option, verb
 
 
 @verb(
@@ -18,9 +18,9 @@ from serving.cli.context import Session, verb
 )  # fmt: skip
 @click.option("--delete-models", is_flag=True, help="Delete all models and warm pools of the cluster first.")
 @click.option("--dry-run", is_flag=True, help="Print the changes; make none.")
-@click.option("--timeout", default="180s", show_default=True, help="Longest time to wait.")
+@timeout_option("180s")
 def command(session: Session, delete_models: bool, dry_run: bool, timeout: str) -> None:
-    """Remove Knodel from a cluster. Knative and its flags stay as they are."""
+    """Remove Knodel from a cluster. Knative and its flags are not changed."""
     asyncio.run(_uninstall(session, delete_models, dry_run, parse_timeout(timeout)))
 
 
@@ -47,8 +47,8 @@ async def _uninstall(session: Session, may_delete: bool, dry_run: bool, seconds:
             changes += await remove_all(cluster, deadline, dry_run)
     except NotDone as error:
         again = f"`knodel uninstall --kube-context {session.kube.name if session.kube else 'NAME'}`"
-        raise NotInTime(f"{error}; {again} can be run again") from error
+        raise DeadlineExceeded(f"{error}: run {again} again") from error
     finally:
         progress.clear()
-    notes = () if changes else ("Knodel is not on this cluster",)
+    notes = () if changes else ("Knodel is not installed on this cluster",)
     print_changes(session.output, changes, notes, dry_run)

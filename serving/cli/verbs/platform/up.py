@@ -14,27 +14,27 @@ import click
 
 from clusters.base.errors import AddressInUse
 from clusters.embedded.store.lock import holder, prepare_folder
-from serving.cli.base.errors import CommandError, NotInTime, UsageError
+from serving.cli.base.errors import CommandError, DeadlineExceeded, UsageError
 from serving.cli.base.output import Progress
-from serving.cli.client.ports import propose
-from serving.cli.client.state import running
+from serving.cli.client.ports import suggest_ports
+from serving.cli.client.state import running_platform
 from serving.cli.context import Session, verb
 from serving.types.settings.state import LOG_FILE, Facts, StateError, full_disk_message, split_address
 
-READY_WITHIN = 60.0  # s that a detached platform gets to become ready; it needs about one
-PRIVATE = 0o600  # names of models and callers stand in the log
-POLL = 0.02  # s between two looks
+READY_TIMEOUT = 60.0  # s for a detached platform to become ready; it takes about one
+PRIVATE = 0o600  # the log has names of models and clients
+POLL = 0.02  # s between two reads of the state
 
 
 class _Ports(NamedTuple):
-    """The ports that the command line names; None for those that it does not."""
+    """The ports given on the command line; None for the others."""
 
     gateway: int | None
     control: int | None
     control_tls: int | None
 
     def options(self) -> dict[str, int | None]:
-        """Return the ports by their options, in the order of `Facts`."""
+        """Return option → port, in the order of `Facts`."""
         return {"--port": self.gateway, "--control-port": self.control, "--control-tls-port": self.control_tls}
 
 
@@ -52,16 +52,16 @@ class _Ports(NamedTuple):
 @click.option("--control-port", type=click.IntRange(1, 65535), help="Port of events and probes [N+1].")
 @click.option("--control-tls-port", type=click.IntRange(1, 65535), help="Port of the control API for kubectl [N+2].")
 @click.option("--config", "config", type=click.Path(dir_okay=False), help="Settings file (YAML).")
-@click.option("--detach", is_flag=True, help="Run in the background; return once it is ready.")
+@click.option("--detach", is_flag=True, help="Run in the background; return when it is ready.")
 def command(
     session: Session, port: int | None, control_port: int | None, control_tls_port: int | None, config: str | None,
     detach: bool,
 ) -> int:  # fmt: skip
-    """Start the platform on this machine; Ctrl-C stops it. One that runs already stays as it is."""
+    """Start the platform on this machine; Ctrl-C stops it. A running platform is not changed."""
     ports = _Ports(port, control_port, control_tls_port)
     facts = _find_running(session)
     if facts is not None:
-        return _leave(session, facts, ports, config)
+        return _show_running(session, facts, ports, config)
     from serving.cli.files import settings_of
     from serving.cli.verbs.platform.preflight import check_start
 
@@ -70,47 +70,48 @@ def command(
         check_start(session.state, settings)
     except AddressInUse as error:
         if (facts := _find_running(session)) is not None:  # another command started one at the same time
-            return _leave(session, facts, ports, config)
-        raise _taken(session, config, error) from error
+            return _show_running(session, facts, ports, config)
+        raise _with_free_ports(session, config, error) from error
     if detach:
-        return _detached(session, ports, config)
-    from serving.platform.platform import run_platform  # everything heavy hangs on this import
+        return _start_detached(session, ports, config)
+    from serving.platform.platform import run_platform  # heavy: imports all parts of the platform
 
     try:
         return run_platform(session.state, settings)
     except AddressInUse as error:
-        raise _taken(session, config, error) from error
+        raise _with_free_ports(session, config, error) from error
 
 
-def _taken(session: Session, config: str | None, error: AddressInUse) -> CommandError:
-    """Return the error for the user: its remedy is a command that starts the platform on free ports."""
+def _with_free_ports(session: Session, config: str | None, error: AddressInUse) -> CommandError:
+    """Return the error with another remedy: a command that starts the platform on free ports."""
     what = str(error).partition(": choose ")[0]
-    return CommandError(f"{what}: {propose(session.state, config)}")
+    return CommandError(f"{what}: {suggest_ports(session.state, config)}")
 
 
-def _leave(session: Session, facts: Facts, ports: _Ports, config: str | None) -> int:
-    """Show a platform that runs already. Raises UsageError for ports that it does not have."""
+def _show_running(session: Session, facts: Facts, ports: _Ports, config: str | None) -> int:
+    """Print the addresses of the running platform. Raises UsageError for a given port that it does not have."""
     _check_ports(session, facts, ports)
     _show(session, facts)
     note = "; --config has no effect before `knodel down`" if config else ""
-    click.echo(f"the platform on {session.state} is up already (process {facts.pid}){note}", err=True)
+    click.echo(f"the platform on {session.state} is already running (process {facts.pid}){note}", err=True)
     return 0
 
 
 def _find_running(session: Session) -> Facts | None:
-    """Return the facts of the platform on the folder, once it is ready; None when none runs there.
+    """Return the facts of the platform on the folder when it is ready; None if none runs.
 
-    Raises NotInTime when one holds the folder and does not become ready, CommandError for a broken platform.json.
+    Raises DeadlineExceeded if a process holds the folder and does not become ready, CommandError if platform.json is
+    invalid.
     """
-    deadline, progress = time.monotonic() + READY_WITHIN, Progress()
+    deadline, progress = time.monotonic() + READY_TIMEOUT, Progress()
     try:
         while (pid := holder(session.state)) is not None:
-            if (facts := running(session.state)) is not None:
+            if (facts := running_platform(session.state)) is not None:
                 return facts
             if time.monotonic() > deadline:
                 log = session.state / LOG_FILE
-                raise NotInTime(f"process {pid} holds {session.state} and is not ready: see {log}")
-            progress.show(f"another process ({pid}) starts or ends the platform")
+                raise DeadlineExceeded(f"process {pid} holds {session.state} but is not ready: see {log}")
+            progress.show(f"another process ({pid}) is starting or stopping the platform")
             time.sleep(POLL)
     finally:
         progress.clear()
@@ -118,17 +119,17 @@ def _find_running(session: Session) -> Facts | None:
 
 
 def _check_ports(session: Session, facts: Facts, ports: _Ports) -> None:
-    """Refuse ports that a running platform does not have. Raises UsageError."""
+    """Raise UsageError for a given port that differs from that of the running platform."""
     addresses = (facts.gateway, facts.control, facts.control_tls)
     for (option, wanted), address in zip(ports.options().items(), addresses, strict=True):
         if wanted is not None and wanted != split_address(address)[1]:
             raise UsageError(
                 f"{option} {wanted}: the platform on {session.state} runs already, at {address}: "
-                f"`knodel down` ends it, `knodel up` then takes {option}"
+                f"`knodel down` stops it, then `knodel up` can use {option}"
             )
 
 
-def _detached(session: Session, ports: _Ports, config: str | None) -> int:
+def _start_detached(session: Session, ports: _Ports, config: str | None) -> int:
     arguments = ["up", "--state", str(session.state)]
     for option, value in {**ports.options(), "--config": config}.items():
         arguments += [option, str(value)] if value is not None else []
@@ -147,10 +148,10 @@ def _detached(session: Session, ports: _Ports, config: str | None) -> int:
     except CommandError:
         if child.poll() is None or (other := _find_running(session)) is None:
             raise
-        return _leave(session, other, ports, config)  # another command started one at the same time
+        return _show_running(session, other, ports, config)  # another command started one at the same time
     facts = Facts.read(session.state)
     if facts is None:
-        raise CommandError(f"the platform ended again: see {log}")
+        raise CommandError(f"the platform has ended again: see {log}")
     _show(session, facts)
     return 0
 
@@ -173,25 +174,25 @@ def _open_log(log: Path) -> BinaryIO:
 
 
 def _wait_until_ready(session: Session, child: subprocess.Popen[bytes], log: Path, began: int) -> None:
-    progress, deadline = Progress(), time.monotonic() + READY_WITHIN
+    progress, deadline = Progress(), time.monotonic() + READY_TIMEOUT
     while True:
         code = child.poll()
         if code is not None:
             progress.clear()
-            told = _last_line(log, began) or full_disk_message(session.state)
-            raise CommandError(told or f"the platform ended at once with exit code {code}: see {log}")
+            message = _last_line(log, began) or full_disk_message(session.state)
+            raise CommandError(message or f"the platform ended at once with exit code {code}: see {log}")
         if _is_ready(session, child.pid):
             progress.clear()
             return
         if time.monotonic() > deadline:
             progress.clear()
-            raise NotInTime(f"the platform was not ready within {READY_WITHIN:g} s: see {log}")
+            raise DeadlineExceeded(f"the platform was not ready within {READY_TIMEOUT:g} s: see {log}")
         progress.show("starting the platform")
         time.sleep(POLL)
 
 
 def _is_ready(session: Session, pid: int) -> bool:
-    """Whether `platform.json` was written by this process: it does so when it is ready."""
+    """Return whether the process has written `platform.json`, which it does when it is ready."""
     try:
         facts = Facts.read(session.state)
     except StateError:

@@ -1,1 +1,1 @@
-"""Verbs that move traffic between the versions of a Model."""
+"""Verbs to shift traffic between the versions of a Model."""

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import click
-
 from clusters.base.objects import MODEL
 from serving.cli.client.wait import parse_timeout
-from serving.cli.context import Session, verb
+from serving.cli.context import Session, timeout_option, verb
 from serving.cli.names import model_name
-from serving.cli.verbs.rollouts.rollout import change_rollout
-from serving.cli.verbs.rollouts.shares import change_split
+from serving.cli.verbs.rollouts.changes import change_rollout, change_split
 from serving.reconciler.rollout.commands import promote, promoted_by
 
 
 @verb("promote")
 @model_name()
-@click.option("--timeout", default="60s", show_default=True, help="Longest time to wait until it is in force.")
+@timeout_option("60s", "Maximum time to wait until the change is applied.")
 def command(session: Session, name: str, timeout: str) -> None:
     """Send all traffic of the model NAME to its latest ready version; ends a pin, a canary or a rollout."""
     model = session.client(parse_timeout(timeout)).get(MODEL, name, session.namespace)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import click
-
-from serving.cli.context import Session, verb
+from serving.cli.context import Session, timeout_option, verb
 from serving.cli.names import model_name
-from serving.cli.verbs.rollouts.rollout import change_rollout
+from serving.cli.verbs.rollouts.changes import change_rollout
 from serving.reconciler.rollout.commands import resume
 
 
 @verb("resume")
 @model_name()
-@click.option("--timeout", default="60s", show_default=True, help="Longest time to wait.")
+@timeout_option("60s")
 def command(session: Session, name: str, timeout: str) -> None:
     """Resume the paused rollout of the model NAME with the rest of its step."""
     change_rollout(session, name, timeout, resume, "Progressing")

@@ -1,0 +1,104 @@
+"""Lines about rollouts, schedules and warm pools, which several verbs print."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from autoscaler.schedules import DEFAULT_ZONE, InvalidSchedules, Opening, Schedule, opening
+from autoscaler.warmpool.defaults import AUTO
+from clusters.base.durations import parse_duration
+from clusters.base.objects import Object, name_of, namespace_of
+from serving.cli.context import DEFAULT_NAMESPACE
+from serving.control_api.table import format_of_pool
+from serving.reconciler.rollout.judging.verdict import Verdict
+from serving.reconciler.rollout.state import RolloutState, join_reasons, rollout_of
+
+
+def rollout_lines(model: Object) -> list[str]:
+    """Return lines that describe the rollout of a Model; none if it had no rollout."""
+    state = rollout_of(model)
+    if state is None:
+        return []
+    lines = [f"Rollout: {state.phase}, {state.candidate} after {state.stable}, {_where(model, state)}"]
+    lines += [f"  {join_reasons(state.reasons)}"] if state.reasons else []
+    for passed in state.passed:
+        reasons = f": {join_reasons(passed.judgement.verdict.reasons)}" if passed.judgement is not None else ""
+        lines.append(f"  {passed.until}  {passed.percent:>3} %  done{reasons}")
+    if state.judgement is not None:
+        verdict = state.judgement.verdict
+        if _has_no_requests(verdict):
+            return [*lines, f"  {state.judgement.at}  judge: {verdict.decision}: no requests to compare yet"]
+        lines.append(f"  {state.judgement.at}  judge: {verdict.decision}: {join_reasons(verdict.reasons)}")
+        lines.append("  " + ", ".join(f"{name} {value:g}" for name, value in verdict.numbers.items()))
+    return lines
+
+
+def _has_no_requests(verdict: Verdict) -> bool:
+    """Return whether the judge had no data: no response of the candidate, and no pending requests."""
+    others = any(name.startswith("metric.") or name.endswith(".inFlight") for name in verdict.numbers)
+    return verdict.decision == "wait" and verdict.numbers.get("candidate.requests") == 0 and not others
+
+
+def rollout_summary(model: Object) -> str:
+    """Return a short description of a running rollout; empty if none runs."""
+    state = rollout_of(model)
+    return f"rollout {state.phase.lower()}, {_where(model, state)}" if state is not None and state.runs else ""
+
+
+def _where(model: Object, state: RolloutState) -> str:
+    steps = len((model["spec"].get("rollout") or {}).get("steps") or ())
+    of = f" of {steps}" if steps else ""
+    if not state.runs:
+        return f"ended at {state.ended_at} in step {state.step + 1}{of}"
+    since = f"applied since {state.seen_at}" if state.seen_at else f"requested at {state.since}"
+    return f"step {state.step + 1}{of}: {state.percent} %, {since}"
+
+
+def schedule_lines(model: Object, now: datetime) -> list[str]:
+    """Return a headline and a line for each schedule of the Model at `now` (aware); nothing without schedules."""
+    lines = []
+    for entry in model["spec"].get("schedules") or ():
+        try:
+            zone, seconds = entry.get("timeZone") or DEFAULT_ZONE, parse_duration(entry["duration"])
+            found = opening(Schedule(entry["cron"], seconds, int(entry["minReplicas"]), zone), now)
+        except (AttributeError, KeyError, TypeError, ValueError, InvalidSchedules):
+            continue  # admission refuses invalid schedules, and the condition Ready reports them
+        lines.append(_schedule_line(found))
+    return ["Schedules:", *lines] if lines else []
+
+
+def _schedule_line(found: Opening) -> str:
+    schedule = found.schedule
+    if found.until is None:
+        return f"  {schedule}: closed, and never opens again"
+    until = found.until.astimezone(ZoneInfo(schedule.time_zone)).strftime("%a %Y-%m-%d %H:%M")
+    count = f"at least {schedule.min_replicas} replica{'s' if schedule.min_replicas > 1 else ''}"
+    return f"  {schedule}: {f'open, {count} until' if found.is_open else f'closed, {count} from'} {until}"
+
+
+def pool_summary(pool: Object) -> str:
+    """Return one line about a pool that was created or changed."""
+    name, size = name_of(pool), (pool.get("spec") or {}).get("size", AUTO)
+    if size == 0:
+        return f"warm pool {name} has size 0: `knodel pool set {name} --size 1` enables it"
+    models = f"{format_of_pool(pool)} models"
+    return f"warm pool {name} has size {size}, for {models}: `knodel pool list` shows its members"
+
+
+def unused_pools(model: Object, pools: Iterable[Object]) -> list[str]:
+    """Return a line for each pool that the model cannot use, because its members have loaded another engine. Pure.
+
+    Return none while the format of the model is unknown, or if a pool has its format.
+    """
+    found = (model.get("spec") or {}).get("modelFormat") or (model.get("status") or {}).get("modelFormat")
+    others = [pool for pool in pools if (pool.get("spec") or {}).get("size", AUTO) != 0]
+    if not found or any(format_of_pool(pool) == found for pool in others):
+        return []
+    where = "" if namespace_of(model) == DEFAULT_NAMESPACE else f" -n {namespace_of(model)}"
+    remedy = f"`knodel pool set {found} --like {name_of(model)} --size 1{where}` creates a pool for its format"
+    return [
+        f"warm pool {name_of(pool)} has {format_of_pool(pool)} members, which a {found} model cannot use: {remedy}"
+        for pool in others
+    ]

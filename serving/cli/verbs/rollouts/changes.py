@@ -1,0 +1,99 @@
+"""Change the traffic split or the rollout of a Model, wait for the result, and print it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from clusters.base.objects import MODEL, REVISION, Object, generation_of
+from serving.cli.base.errors import CommandError
+from serving.cli.change import change_model
+from serving.cli.client.wait import (
+    is_routed,
+    parse_timeout,
+    report_stored_change,
+    wait_until,
+    wait_until_ready,
+    wait_until_routed,
+)
+from serving.cli.context import Session
+from serving.cli.texts import rollout_lines
+from serving.reconciler.rollout.state import Phase, RolloutState, join_reasons, rollout_of
+from serving.types.annotations import LABEL_MODEL
+from serving.types.rollout import ALL
+
+PROMOTED: Phase = "Promoted"
+"""The phase that a rolled-back rollout can still reach."""
+COLLECTED = "the revision of that version was deleted: a new one is created from its record and starts a rollout"
+
+
+def change_rollout(
+    session: Session, name: str, timeout: str, patch_of: Callable[[Object], dict[str, Any]], phase: Phase
+) -> None:
+    """Apply the patch, wait until the rollout has the phase and the traffic matches, and print both.
+
+    Raises CommandError when the rollout ends in another phase, and the errors of `change_model` and `wait_until`.
+    """
+    seconds = parse_timeout(timeout)
+    client = session.client(seconds)
+    generation = generation_of(change_model(client, name, session.namespace, patch_of))
+
+    def done(model: Object) -> bool:
+        state = rollout_of(model)
+        if state is None:
+            return is_routed(model, generation)  # the Model had no rollout
+        if state.phase != phase and not state.runs and phase != PROMOTED:
+            raise CommandError(
+                f"the rollout of {state.candidate} has ended: {state.phase}: {join_reasons(state.reasons)}"
+            )
+        return state.phase == phase and _follows(model, state)
+
+    with report_stored_change(name):
+        model = wait_until(client, name, session.namespace, seconds, done)
+    show_split(session, model)
+    if not session.output.structured:
+        for line in rollout_lines(model):
+            session.output.text(line)
+
+
+def change_split(
+    session: Session, name: str, timeout: str, patch_of: Callable[[Object, list[Object]], dict[str, Any]]
+) -> None:
+    """Apply the patch that `patch_of` returns for (Model, Revisions), wait until it is applied, print the split."""
+    seconds = parse_timeout(timeout)
+    client = session.client(seconds)
+    client.get(MODEL, name, session.namespace)
+    revisions = client.list(REVISION, session.namespace, f"{LABEL_MODEL}={name}")["items"]
+    sent: dict[str, Any] = {}
+
+    def patch(model: Object) -> dict[str, Any]:
+        sent.update(patch_of(model, revisions))
+        return sent
+
+    changed = change_model(client, name, session.namespace, patch)
+    makes_a_version = "storageUri" in sent.get("spec", {})  # a rollback to a garbage-collected version
+    if makes_a_version and (changed.get("spec") or {}).get("rollout") is not None:
+        session.output.warn(f"{COLLECTED}: `knodel promote {name}` sends it all the traffic at once")
+    wait = wait_until_ready if makes_a_version else wait_until_routed
+    show_split(session, wait(client, name, session.namespace, seconds, generation_of(changed)))
+
+
+def show_split(session: Session, model: Object) -> None:
+    """Print the traffic of a Model."""
+    if session.output.structured:
+        session.output.value(model)
+        return
+    entries = (model.get("status") or {}).get("traffic") or []
+    rows = [
+        [entry.get("revision"), entry.get("percent") or 0, entry.get("tag", ""), entry.get("version", "")]
+        for entry in entries
+    ]
+    session.output.table(["revision", "percent", "tag", "version"], rows)
+
+
+def _follows(model: Object, state: RolloutState) -> bool:
+    """Return whether the traffic in the status matches the outcome of an ended rollout."""
+    wanted = {"Promoted": ALL, "RolledBack": 0}.get(state.phase)
+    traffic = (model.get("status") or {}).get("traffic") or ()
+    loser = state.stable if wanted == ALL else state.candidate
+    return wanted is None or not any(one.get("revision") == loser and one.get("percent") for one in traffic)
