@@ -142,7 +142,7 @@ def make_resources(about: str) -> Schema:
 
 def _storage() -> Schema:
     reference = mapping(
-        "Secret with the credentials of the store. `knodel secret` creates one.",
+        "Secret with the credentials of the store, as the command `secret` creates it.",
         {"name": texts.subdomain("Name of the Secret, in the namespace of the Model.")},
         required=["name"],
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from clusters.base.errors import NotFound
 from clusters.base.objects import MODEL, Object
 from serving.cli.client.client import Client
 from serving.cli.verbs.models.log_follower import LogFollower
@@ -27,9 +26,9 @@ class ScriptedClient:
     def list(self, kind: Any, namespace: str, selector: str) -> dict[str, list[Object]]:
         return {"items": [POD] if self._answers else []}
 
-    def get(self, kind: Any, name: str, namespace: str) -> Object:
+    def exists(self, kind: Any, name: str, namespace: str) -> bool:
         assert kind is MODEL
-        raise NotFound("deleted")
+        return False
 
     def log_path(self, namespace: str, pod: str) -> str:
         return pod
