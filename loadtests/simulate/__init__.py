@@ -1,1 +1,1 @@
-"""Traces played through scaling policies on a virtual clock: what each request waits, and what is paid for it."""
+"""Simulations of scaling policies with recorded traces on a virtual clock: the wait of each request, and the cost."""

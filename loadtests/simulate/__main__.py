@@ -1,4 +1,7 @@
-"""Play traces through Knodel's decider, Knative's rule and two that know the future: `python -m loadtests.simulate`."""
+"""Simulate traces under Knodel's decider, Knative's rule and two policies that know the future.
+
+Run with `python -m loadtests.simulate`.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from loadtests.simulate.workload import Workload, workload_of
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print what requests wait and what is paid; exit code 1 when a bar is missed, 2 when a trace or a wish is none."""
+    """Print waits and costs. Exit code 1 when a bar is missed, 2 for an invalid trace or policy field."""
     options = parse(arguments, main.__doc__)
     try:
         traces = [_prepared(open_trace(name), options) for name in options.trace]
@@ -37,7 +40,7 @@ def _prepared(trace: Trace, options: argparse.Namespace) -> Trace:
 
 
 def _compare(trace: Trace, start: float, options: argparse.Namespace) -> bool:
-    """One workload under all policies; whether a bar is missed."""
+    """Simulate one workload under all policies; return whether a bar is missed."""
     workload = workload_of(trace, start, slots=options.slots, spread=options.spread, seed=options.seed)
     began = time.perf_counter()
     terms = Terms(dict(options.wishes), options.pool, options.claim)

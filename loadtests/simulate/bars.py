@@ -1,4 +1,4 @@
-"""What Knodel's policy has to reach on the traces that come with the project, beside other policies."""
+"""Required results of Knodel's policy on the traces in this repository, compared with other policies."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from loadtests.simulate.outcome import Outcome
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """Of the requests at least the share `soon` is to wait ≤ 1 s, or the best possible share less `below_best`.
+    """Required share `soon` of requests that wait at most 1 s, or the best possible share less `below_best`.
 
-    `hours`: times the replica-hours of Knative's rule that may be paid.
+    `hours`: maximum replica-hours, as a multiple of those of Knative's rule.
     """
 
     soon: float | None = None
@@ -31,7 +31,7 @@ BARS: Mapping[tuple[str, float], Bar] = {
 
 
 def figures(bar: Bar, outcomes: Mapping[str, Outcome]) -> Iterator[Figure]:
-    """What `knodel` reached beside the aims; those that refer to a policy that was not run are left out."""
+    """Yield the results of `knodel` with the requirements, without those that refer to a policy that was not run."""
     ours = outcomes.get("knodel")
     if ours is None:
         return

@@ -1,4 +1,4 @@
-"""Requests to a fleet of models: shares by Zipf's law, each model a stream of its own with gamma-distributed gaps."""
+"""Requests to a fleet of models: shares by Zipf's law, each model a separate stream with gamma-distributed gaps."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 BEFORE: Final = 1.0
-"""Hours of simulation, times the hours asked for, that streams run unseen before the first request counts: a stream of
-bursts that began with the simulation would begin with a burst of all models."""
+"""Simulated time before the first counted request, as a multiple of the hours. A bursty stream that began with the
+simulation would begin with a burst of all models.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """`rate` requests a second to all `models` together; `variation` of the gaps of a model: 1 is a Poisson stream."""
+    """`rate` requests per second to all `models` together; `variation` of the gaps of a model: 1 is a Poisson
+    stream.
+    """
 
     models: int = 200
     zipf: float = 1.1
@@ -36,7 +39,7 @@ class Arrivals:
 
 
 def make_arrivals(traffic: Traffic, hours: float, seed: int) -> Arrivals:
-    """All requests of so many hours."""
+    """Return all requests of that many hours."""
     source = np.random.default_rng(seed)
     weights = np.arange(1, traffic.models + 1) ** -traffic.zipf
     rates = traffic.rate * weights / weights.sum()

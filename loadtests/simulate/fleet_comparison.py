@@ -1,4 +1,4 @@
-"""The pool policy beside fixed keep-alives that cost exactly as much as it did."""
+"""The pool policy compared with fixed keep-alives that have the same bill."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from loadtests.simulate.fleet_policies import Fixed, Planned
 from loadtests.simulate.fleet_run import Fleet, Outcome, Times
 
 NEAR: Final = 0.1
-"""s to which a keep-alive is found: some pod-minutes of hundreds of pod-hours."""
+"""Precision of a keep-alive in seconds: some pod-minutes of hundreds of pod-hours."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One run of the policy, with `members` in its pool on average, and the keep-alives in s that cost as much:
-    `alone`, and `with_pool` beside a constant pool of that size; None where none costs as much.
+    """One run of the policy, with `members` in its pool on average, and the keep-alives in seconds with the same bill:
+    `alone`, and `with_pool` beside a constant pool of that size; None if none has the same bill.
     """
 
     ours: Outcome
@@ -27,12 +27,12 @@ class Comparison:
 
     @property
     def ratio(self) -> float:
-        """Mean added wait by that of the keep-alive alone; NaN where there is none."""
+        """Mean added wait divided by that of the keep-alive alone; NaN without one."""
         return self.ours.mean_wait / self.alone[1].mean_wait if self.alone else float("nan")
 
 
 def compare(arrivals: Arrivals, times: Times, policy: Planned) -> Comparison:
-    """Run the policy, then look for the fixed keep-alives with its bill."""
+    """Run the policy, then find the fixed keep-alives with its bill."""
     ours = Fleet(arrivals, times, policy).run()
     members = ours.members / arrivals.horizon
 
@@ -44,10 +44,10 @@ def compare(arrivals: Arrivals, times: Times, policy: Planned) -> Comparison:
 
 
 def equal_bill(run: Callable[[float], Outcome], bill: float, longest: float) -> tuple[float, Outcome] | None:
-    """The keep-alive whose bill reaches this one, never below it, and its outcome; None when the longest costs less.
+    """Return the shortest keep-alive whose bill reaches this one, and its outcome; None when the longest costs less.
 
-    A longer one spares starts, so that bills may fall before they rise; of two that cost the same the longer lets wait
-    less, and is the one that is found.
+    A longer keep-alive saves starts, so bills may fall before they rise. Of two with the same bill, the longer causes
+    less waiting and is found.
     """
     low, high, found = 0.0, longest, run(longest)
     if found.bill < bill:

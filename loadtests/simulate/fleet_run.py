@@ -1,9 +1,9 @@
-"""A fleet of models over virtual time: who waits for a start, and what all pods cost.
+"""A fleet of models over virtual time: the waits for starts, and the cost of all Pods.
 
-A request to a warm model is served at once; the number of its replicas beyond the first is the decider's matter, not
-simulated here. To a model at zero it waits for the start: a claim where a member of the pool is ready, a cold start
-where none is. Each claimed member is replaced at once, and the new one takes a cold start's time. Billed is every pod
-from its creation on: replicas that start, work or idle, and members that start or wait.
+A request to a warm model is served at once; replicas beyond the first are not simulated. At a model at zero, it waits
+for a start: a claim if a member of the pool is ready, else a cold start. Each claimed member is replaced at once, and
+the new one takes a cold start's time. Every Pod is billed from its creation on: starting, busy or idle replicas, and
+starting or waiting members.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from loadtests.simulate.fleet_arrivals import Arrivals, FloatArray
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Seconds: of a request's service, of a cold start (and of a new member), of a claim with its load."""
+    """Seconds of a request's service, of a cold start (and of a new member), and of a claim with its load."""
 
     service: float = 2.0
     cold: float = 30.0
@@ -28,43 +28,45 @@ class Times:
 
 
 class KeepWarm(Protocol):
-    """A policy, asked as the autoscaler would ask it."""
+    """The interface of a policy, with the same calls as from the autoscaler."""
 
     look: float
     """Seconds between two calls of `replan`."""
 
     def replan(self, now: float) -> int:
-        """Members that the pool is to have from now on."""
+        """Return the members that the pool must have from now on."""
         ...
 
     def hold(self, model: int) -> float:
-        """Seconds that the model is kept warm after its work."""
+        """Return the seconds for which the model is kept warm after its work."""
         ...
 
     def came(self, model: int, idle: float, busy: float) -> None:
-        """A request came after `idle` seconds without any, before which there was work for `busy` seconds."""
+        """Record a request after `idle` seconds without any, which followed work of `busy` seconds."""
         ...
 
     def worked(self, model: int, until: float) -> None:
-        """The work that is there ends at `until`."""
+        """Record that the present work ends at `until`."""
         ...
 
     def began(self, model: int, now: float) -> None:
-        """The first request of all came."""
+        """Record the first request."""
         ...
 
     def begins(self, now: float) -> None:
-        """A start begins, of whatever model."""
+        """Record that a start of some model begins."""
         ...
 
     def started(self, model: int, seconds: float, waited: float, *, claimed: bool) -> None:
-        """A start of so many seconds has ended, for which requests waited for `waited` seconds together."""
+        """Record a completed start, for which requests together waited for `waited` seconds."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run came to: the added wait of each request in s, and pod-seconds of replicas and of pool members."""
+    """The result of a run: the added wait of each request in seconds, and pod-seconds of replicas and of pool
+    members.
+    """
 
     waits: FloatArray
     replicas: float
@@ -74,33 +76,33 @@ class Outcome:
 
     @property
     def bill(self) -> float:
-        """Pod-seconds, all of them."""
+        """Pod-seconds of all Pods."""
         return self.replicas + self.members
 
     @property
     def mean_wait(self) -> float:
-        """Seconds that a request waited for a start, on average over all requests."""
+        """Average seconds that a request waited for a start, over all requests."""
         return float(self.waits.mean()) if len(self.waits) else 0.0
 
     def quantile(self, share: float) -> float:
-        """Seconds that this share of the requests waited at most."""
+        """Return the seconds that this share of the requests waited at most."""
         return float(np.quantile(self.waits, share)) if len(self.waits) else 0.0
 
 
 @dataclass(slots=True)
 class _Model:
     warm: bool = False
-    began: float = 0.0  # of the present life of its replica
+    began: float = 0.0  # start of its present replica
     ready: float = 0.0
-    worked: float = 0.0  # since when there is work without a pause
-    idle_from: float = float("nan")  # when its last request is or was answered
+    worked: float = 0.0  # since when it has worked without a pause
+    idle_from: float = float("nan")  # end of its last request
     claimed: bool = False
     waited: float = 0.0  # seconds by all requests for its present start
 
 
 @dataclass(slots=True)
 class _Pool:
-    """Members by the time that they are ready."""
+    """Members by the time at which they are ready."""
 
     cold: float
     ready: list[float] = field(default_factory=list)
@@ -138,12 +140,12 @@ class Fleet:
         self._policy = policy
         self._models = [_Model() for _ in range(int(arrivals.models.max(initial=-1)) + 1)]
         self._pool = _Pool(times.cold)
-        self._planned = 0.0  # when holds were told last: until then the former ones held
+        self._planned = 0.0  # time of the last plan; the former keep-alives applied until then
         self._replicas = 0.0
         self._starts = self._cold = 0
 
     def run(self) -> Outcome:
-        """From the first second to the last."""
+        """Run the simulation from the first second to the last."""
         waits, following = [], 0.0
         for now, number in zip(self._arrivals.times.tolist(), self._arrivals.models.tolist(), strict=True):
             while following <= now:
@@ -162,7 +164,9 @@ class Fleet:
         return Outcome(np.array(waits), self._replicas, self._pool.billed, self._starts, self._cold)
 
     def _replan(self, now: float) -> None:
-        """Holds change for models that are idle, too; whose hold was over before goes by the former one."""
+        """Apply a new plan, also to idle models; models whose keep-alive has already ended are billed by the former
+        plan.
+        """
         for number, model in enumerate(self._models):
             self._let_go(number, model, now)
         self._pool.resize(self._policy.replan(now), now)

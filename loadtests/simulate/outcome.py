@@ -1,4 +1,4 @@
-"""What a run came to: each request's wait, and what is paid."""
+"""The result of a run: each request's wait, and the cost."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import numpy as np
 from autoscaler.scaling.table import FloatArray
 
 SOON = 1.0
-"""Seconds that a request may wait and still count as served at once."""
+"""Maximum seconds of a wait that counts as immediate."""
 HOUR = 3_600.0
 """Seconds."""
 
 
 @dataclass(slots=True)
 class Timeline:
-    """Most replicas paid for and most requests waiting, second by second."""
+    """The maximum of billed replicas and of queued requests in each second."""
 
     replicas: list[int] = field(default_factory=list)
     queued: list[int] = field(default_factory=list)
 
     def note(self, now: float, replicas: int, queued: int) -> None:
-        """So it is from `now` (seconds; never less than before) on."""
+        """Record the values from `now` on (seconds, in ascending order)."""
         second = int(now)
         if len(self.replicas) <= second:
             self._fill(second)
@@ -42,10 +42,10 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`waits` in seconds, by arrival. Replica-seconds are paid from the trace's start until its last answer.
+    """`waits` in seconds, by arrival. `replica_seconds` are billed from the trace's start until its last response.
 
-    `after`: those that are paid from then on until the last replica is gone; `pool`: those of members of the warm pool
-    that were not claimed. `starts` replicas were asked for.
+    `after`: billed from then until the last replica is removed; `pool`: of members of the warm pool that were not
+    claimed. `starts` replicas were requested.
     """
 
     policy: str
@@ -72,9 +72,9 @@ class Outcome:
         return max(self.timeline.replicas, default=0)
 
     def quantile(self, share: float) -> float:
-        """Seconds that this share of the requests waits at most."""
+        """Return the seconds that this share of the requests waited at most."""
         return float(np.quantile(self.waits, share, method="inverted_cdf"))
 
     def cost(self, price: float) -> float:
-        """What is paid, at `price` for the hour of a replica or a member."""
+        """Return the cost at `price` per hour of a replica or a member."""
         return price * (self.replica_seconds + self.pool) / HOUR

@@ -17,7 +17,9 @@ from loadtests.simulate.workload import Workload
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What holds besides the workload: `wishes` for Knodel's scaling policy; Knodel's pool, and s for one claim."""
+    """Parameters besides the workload: `wishes` are fields of Knodel's scaling policy; Knodel's pool, and the seconds
+    of one claim.
+    """
 
     wishes: Mapping[str, Any] = field(default_factory=dict)
     pool: int = 0
@@ -28,13 +30,13 @@ Policy = Callable[[Workload, Terms], Outcome]
 
 
 def knodel(workload: Workload, terms: Terms) -> Outcome:
-    """Our decider, with its defaults but for `terms.wishes`. Raises InvalidPolicy."""
+    """Run our decider, with its defaults except for `terms.wishes`. Raises InvalidPolicy."""
     scaler = Knodel(workload.slots, terms.wishes)
     return Simulation(workload, scaler, Starts(workload, terms.pool, terms.claim)).run("Knodel")
 
 
 def knative(workload: Workload, terms: Terms) -> Outcome:
-    """Knative's rule, with its defaults; it knows no pool."""
+    """Run Knative's rule, with its defaults; it has no pool."""
     return Simulation(workload, Knative(workload.slots)).run("Knative")
 
 
@@ -44,4 +46,4 @@ POLICIES: Mapping[str, Policy] = {
     "best": lambda workload, terms: oracle.best(workload),
     "oracle": lambda workload, terms: oracle.free(workload),
 }
-"""Those that know the future last."""
+"""Those that know the future come last."""

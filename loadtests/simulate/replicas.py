@@ -1,8 +1,8 @@
-"""The replicas of one revision in a simulation: those that start, those that take requests, those that drain.
+"""The replicas of one revision in a simulation: starting, ready and draining ones.
 
-Who is to go: what starts first, the newest of it; then those with the fewest requests. A replica with requests drains:
-it takes no new one, and is paid for until its last one is answered. So do all policies here, though plain Kubernetes
-would often stop a busy replica beside an idle one.
+Order of removal: starting ones first, the newest before older ones; then those with the fewest requests. A replica with
+requests drains: it accepts no new ones and is billed until its last one is answered. This applies to all policies here,
+though plain Kubernetes would often stop a busy replica beside an idle one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from loadtests.simulate.starts import Start
 
 
 class Replica:
-    """One replica: when it was asked for, how it starts, the requests that it works on."""
+    """One replica: when it was requested, its start, and its requests."""
 
     __slots__ = ("asked_at", "drains", "load", "start")
 
@@ -23,7 +23,7 @@ class Replica:
 
 
 class Replicas:
-    """All of them. `serving` requests are in replicas that take others too, `draining` in those that do not."""
+    """All replicas. `serving` requests are in replicas that accept others too, `draining` in those that do not."""
 
     def __init__(self, slots: int) -> None:
         self._slots = slots
@@ -36,30 +36,30 @@ class Replicas:
 
     @property
     def current(self) -> int:
-        """Replicas that are wanted: ready or starting."""
+        """Desired replicas: ready or starting."""
         return self.ready + len(self._starting)
 
     @property
     def billed(self) -> int:
-        """Replicas that are paid for: those that drain, too."""
+        """Billed replicas, including draining ones."""
         return self.current + self._going
 
     def begin(self, replica: Replica) -> None:
-        """It starts."""
+        """Start the replica."""
         self._starting[replica] = None
 
     def is_awaited(self, replica: Replica) -> bool:
-        """Whether it starts and was not given up."""
+        """Return whether it is starting and was not removed."""
         return replica in self._starting
 
     def become_ready(self, replica: Replica) -> None:
-        """It takes requests from now on."""
+        """Accept requests on the replica from now on."""
         del self._starting[replica]
         self._ready[0][replica] = None
         self.ready += 1
 
     def take(self) -> Replica | None:
-        """The replica for one more request: the one with the fewest; None where all are full."""
+        """Return the replica with the fewest requests, for one more; None when all are full."""
         for load in range(self._slots):
             if self._ready[load]:
                 replica = next(iter(self._ready[load]))
@@ -69,7 +69,7 @@ class Replicas:
         return None
 
     def answered(self, replica: Replica) -> None:
-        """One of its requests was answered."""
+        """Record that one of its requests was answered."""
         if not replica.drains:
             self.serving -= 1
             self._move(replica, replica.load - 1)
@@ -79,7 +79,7 @@ class Replicas:
         self._going -= replica.load == 0
 
     def remove(self, count: int) -> None:
-        """That many are to go."""
+        """Remove that many replicas."""
         for _ in range(min(count, self.current)):
             if self._starting:
                 self._starting.popitem()

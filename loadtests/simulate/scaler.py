@@ -1,4 +1,4 @@
-"""What a scaling policy sees in a simulation, and what it answers."""
+"""The interface of a scaling policy in a simulation: its inputs and its decisions."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The revision at one moment. The last three count from the start of the run on.
+    """The state of the revision at one time. The last three values are totals since the start of the run.
 
-    `current` replicas are asked for, of which `ready` take requests; `queued` requests wait, `in_flight` are worked on.
-    `busy_seconds`: slot-seconds in replicas that take requests; `held_seconds`: seconds that requests spent waiting
-    or worked on, added up; `answered` requests.
+    `current` replicas are desired, of which `ready` accept requests; `queued` requests wait, `in_flight` are being
+    processed. `busy_seconds`: slot-seconds in ready replicas; `held_seconds`: total seconds that requests were queued
+    or processed; `answered`: requests.
     """
 
     now: float
@@ -26,23 +26,23 @@ class Seen:
 
 
 class Scaler(Protocol):
-    """Answers with the number of replicas to have from now on."""
+    """Returns the number of replicas to have from now on."""
 
     tick: float
-    """Seconds between two looks."""
+    """Seconds between two calls of `look`."""
 
     def look(self, seen: Seen) -> int:
-        """It is time to look, at a multiple of `tick`. Skipped while there is no replica and no request."""
+        """Decide at a multiple of `tick`. Skipped while there is no replica and no request."""
         ...
 
     def wake(self, seen: Seen) -> int:
-        """The queue has become empty or non-empty, just now."""
+        """Decide because the queue has just become empty or non-empty."""
         ...
 
     def counted(self, seen: Seen) -> None:
-        """Replicas were asked for, or became ready."""
+        """Update the replicas: some were requested, or became ready."""
         ...
 
     def started(self, seconds: float) -> None:
-        """A replica became ready, `seconds` after it was asked for, from nothing; a first one before the trace."""
+        """Record a cold start of `seconds`; the first one is before the trace."""
         ...

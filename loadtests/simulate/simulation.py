@@ -1,8 +1,8 @@
 """One run: a workload, a scaling policy, a virtual clock.
 
-Requests wait in one queue, first come first served, as at an activator that stays in the path; a replica takes as many
-as it has slots. Nothing limits the number of replicas. Starting replicas are paid for, busy ones are never stopped.
-Of events at the same moment answers come first, then replicas that become ready, requests, and looks.
+Requests wait in one FIFO queue, as at an activator that is always in the path; a replica processes as many as it has
+slots. The number of replicas is unlimited. Starting replicas are billed, busy ones are never stopped. Of events at the
+same time, responses come first, then replicas that become ready, requests, and ticks.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from loadtests.simulate.workload import Workload
 LONGEST_WAIT = 86_400.0
 """Seconds after the last request in which all must be answered."""
 LONGEST_AFTER = 3_600.0
-"""Seconds after the last answer for which replicas that stay are still counted."""
+"""Maximum seconds after the last response for which remaining replicas are billed."""
 
 
 class NoEnd(KnodelError):
-    """A policy leaves requests unanswered."""
+    """Raised when a policy leaves requests unanswered."""
 
 
 class _Event(IntEnum):
@@ -41,7 +41,7 @@ class _Event(IntEnum):
 
 
 class Simulation:
-    """Made for one run."""
+    """A simulation of one run."""
 
     def __init__(self, workload: Workload, scaler: Scaler, starts: Starts | None = None) -> None:
         self._workload = workload
@@ -59,10 +59,10 @@ class Simulation:
         self._timeline = Timeline()
 
     def run(self, policy: str) -> Outcome:
-        """Play it all. Raises NoEnd where requests stay unanswered."""
+        """Run the simulation. Raises NoEnd when requests remain unanswered."""
         for number, at in enumerate(self._workload.arrivals.tolist()):
             self._add(at, _Event.REQUEST, number)
-        self._scaler.started(self._starts.initial)  # no revision is Ready before a replica of it was
+        self._scaler.started(self._starts.initial)  # a revision is Ready only after a first start
         self._scale(self._scaler.look(self._seen()))
         last = self._now + float(self._workload.arrivals[-1]) + LONGEST_WAIT
         while self._answered < len(self._service):
@@ -138,7 +138,7 @@ class Simulation:
         self._look_on()
 
     def _look_on(self) -> None:
-        """Look again at the next multiple of the tick, while there is something to see."""
+        """Schedule the next tick while there are replicas or requests."""
         if self._looks or not (self._replicas.current or self._queue):
             return
         tick = self._scaler.tick

@@ -1,7 +1,7 @@
-"""How long each replica takes to start: all of it, or as long as the claim of a member of the warm pool.
+"""The start time of each replica: a cold start, or the claim of a warm-pool member.
 
-A pool has a fixed size; who claims a member starts another one in its place, so that `size` members are paid for all
-the time, ready or not. The first ones start when the trace does.
+A pool has a fixed size; each claimed member is replaced at once, so `size` members are billed all the time, ready or
+not. The first ones start with the trace.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ DRAWN = 256
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Seconds until the replica is ready, and whether it had to start from nothing."""
+    """Seconds until the replica is ready, and whether it was a cold start."""
 
     seconds: float
     cold: bool
 
 
 class Starts:
-    """Deals out starts, the same ones for every policy: the n-th start of a run takes as long in all of them.
+    """The starts of a run, the same for every policy: the n-th start has the same duration in all of them.
 
-    `initial`: seconds that the revision's first replica took when it was deployed, before the trace begins.
+    `initial`: seconds of the revision's first start at its deployment, before the trace.
     """
 
     def __init__(self, workload: Workload, pool: int = 0, claim: float = 3.0) -> None:
@@ -42,7 +42,7 @@ class Starts:
         heapq.heapify(self._members)
 
     def take(self, now: float) -> Start:
-        """A replica is to start."""
+        """Return the next start."""
         if self._members and self._members[0] <= now:
             heapq.heapreplace(self._members, now + self._next())
             return Start(self._claim, cold=False)

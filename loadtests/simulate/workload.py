@@ -1,7 +1,7 @@
-"""What a trace asks of a cluster: how long each request takes, how long each replica takes to start.
+"""The workload of a trace: the service time of each request, and the start time of replicas.
 
-A request takes `CONTEXT_TOKEN` seconds for each token that it brings and `GENERATED_TOKEN` for each that is generated,
-however many others its replica works on: up to `slots` of them.
+A request takes `CONTEXT_TOKEN` seconds per input token and `GENERATED_TOKEN` per generated token, independent of the
+other requests in its replica, up to `slots` of them.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ GENERATED_TOKEN = 25e-3
 LEAST = 1e-3
 """Seconds of a request without tokens."""
 SLOTS = {"code": 4, "conv": 8}
-"""Requests at once on one replica: those that a benchmark of these traces takes."""
+"""Concurrent requests per replica, as in benchmarks of these traces."""
 USUAL_SLOTS = 8
-"""The same for other traces."""
+"""Concurrent requests per replica for other traces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +43,14 @@ class Workload:
 
     @property
     def work(self) -> float:
-        """Slot-seconds that all requests together take."""
+        """Slot-seconds of all requests together."""
         return float(self.service.sum())
 
 
 def workload_of(
     trace: Trace, start: float, *, slots: int | None = None, spread: float = 0.0, seed: int = 1
 ) -> Workload:
-    """The trace on replicas that take `start` seconds to become ready."""
+    """Return the workload of a trace on replicas that take `start` seconds to become ready."""
     service = np.maximum(LEAST, CONTEXT_TOKEN * trace.context + GENERATED_TOKEN * trace.generated)
     service = service * factors(np.random.default_rng([seed, 0]), spread, len(service))
     return Workload(
@@ -59,7 +59,7 @@ def workload_of(
 
 
 def factors(generator: np.random.Generator, spread: float, count: int) -> FloatArray:
-    """`count` lognormal numbers of mean 1 and coefficient of variation `spread`."""
+    """Return `count` lognormal numbers of mean 1 and coefficient of variation `spread`."""
     if spread <= 0.0:
         return np.ones(count)
     variance = math.log1p(spread**2)
