@@ -1,6 +1,6 @@
-"""Knative's own scaling annotations, for plain Knative Services that ask for our class.
+"""Knative's scaling annotations, read from plain Knative Services that use our class.
 
-Keys and meanings: knative.dev/serving `pkg/apis/autoscaling/register.go`; both spellings that Knative takes are read.
+Keys and meanings: knative.dev/serving `pkg/apis/autoscaling/register.go`. Both spellings that Knative accepts are read.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TARGET = f"{PREFIX}target"
 PROGRESS_DEADLINE = "serving.knative.dev/progress-deadline"  # "600s"; Knative copies it from Revision to PodAutoscaler
 
 KNATIVE_TARGET = 100.0  # requests: container-concurrency-target-default of config-autoscaler
-KNATIVE_UNLIMITED = 1_000  # replicas: max-scale 0 means no limit; ours is what a Model may ask for at most
+KNATIVE_UNLIMITED = 1_000  # replicas: Knative's max-scale 0 means no limit; this is the limit of a Model
 KNATIVE_WINDOW = 60.0  # s: stable-window of config-autoscaler
 OUR_METRIC = "concurrency"
 PERCENT = 100.0
@@ -48,23 +48,15 @@ def _number(text: str) -> float:
     return value
 
 
-def _share(text: str) -> float:
-    return _number(text.removesuffix("%")) / PERCENT
-
-
-def _limit(text: str) -> int:
-    return _count(text) or KNATIVE_UNLIMITED
-
-
 def _metric(text: str) -> str:
-    if text not in (OUR_METRIC, ""):  # Knative's webhook writes "" for every class that is not its own
+    if text not in (OUR_METRIC, ""):  # Knative's webhook writes "" for every class but its own
         raise ValueError(f"must be {OUR_METRIC}, the only metric of this class, not {text!r}")
     return text
 
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Annotation → one value; `model`: a Model says the same in its policy, which then speaks instead."""
+    """A field and the annotations that set it. `model`: a Model's policy sets this field and takes precedence."""
 
     field: str
     keys: tuple[str, ...]
@@ -74,9 +66,14 @@ class _Reader:
 
 _READERS = (
     _Reader("min_replicas", ("min-scale", "minScale"), _count, model=True),
-    _Reader("max_replicas", ("max-scale", "maxScale"), _limit, model=True),
+    _Reader("max_replicas", ("max-scale", "maxScale"), lambda text: _count(text) or KNATIVE_UNLIMITED, model=True),
     _Reader("scale_target", ("target",), _number, model=True),
-    _Reader("target_utilization", ("target-utilization-percentage", "targetUtilizationPercentage"), _share, model=True),
+    _Reader(
+        "target_utilization",
+        ("target-utilization-percentage", "targetUtilizationPercentage"),
+        lambda text: _number(text.removesuffix("%")) / PERCENT,
+        model=True,
+    ),
     _Reader("metric", ("metric",), _metric, model=True),
     _Reader("retention", ("scale-to-zero-pod-retention-period", "scaleToZeroPodRetentionPeriod"), _seconds, True),
     _Reader("initial_scale", ("initial-scale", "initialScale"), _count),
@@ -88,33 +85,26 @@ _READERS = (
 
 
 def read_knative(annotations: Mapping[str, str], *, beside_policy: bool) -> tuple[dict[str, Any], list[FieldError]]:
-    """Values by field name of `Policy`, and what could not be read.
+    """Return values by field name of `Policy`, and the errors of unreadable annotations.
 
-    `beside_policy`: only what a Model's policy does not say; else with Knative's defaults, and to zero after a stable
-    window that saw nothing and the retention period behind it (`pkg/reconciler/autoscaling/kpa/scaler.go`).
+    With `beside_policy`, only fields that a Model's policy cannot set are read. Otherwise Knative's defaults apply, and
+    the last replica is removed after an idle stable window plus the retention period
+    (`pkg/reconciler/autoscaling/kpa/scaler.go`).
     """
     values: dict[str, Any] = {}
     errors: list[FieldError] = []
     for reader in _READERS:
-        if not (beside_policy and reader.model):
-            _read_one(annotations, reader, values, errors)
+        if beside_policy and reader.model:
+            continue
+        key = next((PREFIX + key for key in reader.keys if PREFIX + key in annotations), None)
+        if key is not None:
+            try:
+                values[reader.field] = reader.read(annotations[key])
+            except ValueError as error:
+                errors.append(FieldError(key, str(error)))
     if beside_policy:
         return values, errors
     idle = values.get("stable_window", KNATIVE_WINDOW) + values.pop("retention", 0.0)
     values.pop("metric", None)
     defaults = {"max_replicas": KNATIVE_UNLIMITED, "scale_target": KNATIVE_TARGET, "scale_to_zero_after": idle}
     return defaults | values, errors
-
-
-def _read_one(
-    annotations: Mapping[str, str], reader: _Reader, values: dict[str, Any], errors: list[FieldError]
-) -> None:
-    for key in reader.keys:
-        text = annotations.get(PREFIX + key)
-        if text is None:
-            continue
-        try:
-            values[reader.field] = reader.read(text)
-        except ValueError as error:
-            errors.append(FieldError(PREFIX + key, str(error)))
-        return

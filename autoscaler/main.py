@@ -1,8 +1,8 @@
-"""The autoscaler class as a process: composition root of `python -m autoscaler.main` on Kubernetes.
+"""Entry point of the autoscaler on Kubernetes: `python -m autoscaler.main`.
 
-Several replicas may run; the one that holds the Lease `knodel-autoscaler` acts, and it alone asks activators and
-replicas. Which requests wait at zero it hears from Knative's activators; while it does not hear them all, a revision
-that can be reached keeps a replica.
+Several replicas may run. Only the holder of the Lease `knodel-autoscaler` acts and polls activators and replicas. It
+learns from Knative's activators which requests are queued at zero. While an activator is unreachable, every reachable
+revision keeps a replica.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 from autoscaler.controller import Autoscaler
-from autoscaler.metrics.activators import ActivatorPoller, activator_informers
-from autoscaler.metrics.families import poller_families
+from autoscaler.metrics.activators import ActivatorMonitor, activator_informers
 from autoscaler.metrics.queue_proxy import QueueProxyScraper
 from autoscaler.metrics.replicas import ReplicaSource
 from autoscaler.metrics.source import PodScraper
@@ -35,27 +34,27 @@ from clusters.runtime.manager.options import Options
 from clusters.runtime.manager.process import ControlPlaneProgram, run_program
 
 SELECTORS = {DEPLOYMENT: LABEL_REVISION, REPLICA_SET: LABEL_REVISION, POD: LABEL_REVISION}
-"""Knative's; nobody else's are read."""
+"""Objects of Knative revisions; no others are read."""
 POOL_SELECTORS = {POD: LABEL_POOL}
-"""Members that are not adopted yet: a label selector cannot say "or"."""
+"""Members that are not adopted yet. They need their own informers, since a label selector cannot express "or"."""
 POOL_KEY = "pool-key"
 IN_POD = "KUBERNETES_SERVICE_HOST"
-"""A variable that every Pod has. Outside of the cluster the names of Services are not known, so there is no probe."""
+"""A variable that is set in every Pod. Outside the cluster, names of Services do not resolve, so there is no probe."""
 
 
 @dataclass(frozen=True, slots=True)
-class Works:
-    """What runs beside one another while this replica leads."""
+class _Tasks:
+    """The tasks that run while this replica is the leader."""
 
     autoscaler: Autoscaler
-    poller: ActivatorPoller
+    monitor: ActivatorMonitor
     prober: ActivatorProber | None
 
     async def run(self) -> None:
-        """Act until cancelled."""
+        """Run until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self.poller.run(), name="activators")
+                group.create_task(self.monitor.run(), name="activators")
                 group.create_task(self.autoscaler.run(), name="autoscaler")
         finally:
             if self.prober is not None:
@@ -63,17 +62,17 @@ class Works:
 
 
 def connect(options: Options) -> AbstractAsyncContextManager[Cluster]:
-    """The cluster that the options name; in a Pod its own."""
+    """Connect to the cluster that the options name; in a Pod, to its own cluster."""
     return KubernetesCluster.connect(options.kube_context or None, options.kubeconfig, user_agent=PROGRAM.lease)
 
 
 def make(cluster: Cluster, options: Options, given: FileSettings, clock: Clock) -> Component:
-    """The autoscaler over its informers. Raises BadPoolKey."""
+    """Create the autoscaler over its informers. Raises BadPoolKey."""
     settings = given.settings
     informers = Informers(cluster, clock, namespace=options.namespace, selectors=SELECTORS)
     members = Informers(cluster, clock, namespace=options.namespace, selectors=POOL_SELECTORS)
     activators = activator_informers(cluster, clock, given.activator_namespace)
-    poller = ActivatorPoller(activators[POD], clock, settings.activators)
+    monitor = ActivatorMonitor(activators[POD], clock, settings.activators)
     prober = ActivatorProber(domain=given.cluster_domain) if IN_POD in os.environ else None
     server, proxy = PodScraper(clock, settings.sampling), QueueProxyScraper(clock, settings.sampling)
     key = options.files.get(POOL_KEY)
@@ -84,22 +83,20 @@ def make(cluster: Cluster, options: Options, given: FileSettings, clock: Clock) 
         progress=server,
         digests=server,
         answers=server,
-        activator=poller,
+        activator=monitor,
         caller=HttpLoadCaller(settings.warm),
         clock=clock,
         keys=PoolKey.from_file(key) if key is not None and key.exists() else None,
         pool_informers=members,
         settings=settings,
         prober=prober,
-        hears=lambda: poller.hears,
+        signal_available=lambda: monitor.signal_available,
     )
-    poller.follow(autoscaler.revisions, lambda: autoscaler.waiting_at_zero)
-    poller.on_hearing(autoscaler.reconsider)
-    sets = InformerSets(informers, members, later=activators)  # unheard, all that can be reached stays above zero
-    works = Works(autoscaler, poller, prober)
-    return Component(
-        sets, autoscaler.controllers, works.run, lambda: [*poller_families(poller), *autoscaler.families()]
-    )
+    monitor.follow(autoscaler.revisions, lambda: autoscaler.any_at_zero)
+    monitor.on_availability_change(autoscaler.reconsider)
+    sets = InformerSets(informers, members, later=activators)  # without them, no reachable revision goes to zero
+    tasks = _Tasks(autoscaler, monitor, prober)
+    return Component(sets, autoscaler.controllers, tasks.run, lambda: [*monitor.families(), *autoscaler.families()])
 
 
 PROGRAM = ControlPlaneProgram(
@@ -109,12 +106,12 @@ PROGRAM = ControlPlaneProgram(
     connect=connect,
     settings=read_settings,
     make=make,
-    files={POOL_KEY: "secret from which the tokens of warm pools' members follow [one of this process's own]"},
+    files={POOL_KEY: "key from which the tokens of warm-pool members are derived [a random key per process]"},
 )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one replica; returns the exit code."""
+    """Run one replica and return the exit code."""
     return run_program(PROGRAM, argv)
 
 

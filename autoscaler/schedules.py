@@ -1,9 +1,9 @@
-"""Schedules: replicas that are wanted by the clock. Pure, but for the time zones, which are read from the system.
+"""Schedules: minimum replicas during time windows. Pure, except that time zones are read from the system.
 
-A schedule opens a window at each start that its cron line names, by the wall clock of its time zone, and closes it
-`duration` later, by elapsed time: across midnight and across changes of daylight saving time. What cron lines mean, and
-what becomes of starts at an hour that is skipped (at its end) or comes twice (the first time), is Debian's cron
-(cronsim: https://github.com/cuu508/cronsim).
+A window opens at each time that the schedule's cron expression names, in the wall-clock time of its time zone. It
+closes `duration` seconds of elapsed time later, also across midnight and changes of daylight saving time. Cron
+expressions have the meaning of Debian's cron (cronsim: https://github.com/cuu508/cronsim): a start in a skipped hour
+happens at the end of that hour, a start in a repeated hour at its first occurrence.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from cronsim import CronSim, CronSimError
 from clusters.base.errors import FieldError, KnodelError
 
 MOST_SCHEDULES: Final = 16
-"""Of one revision: a working day, a weekend, a nightly batch and some more."""
+"""Maximum schedules of one revision: enough for a working day, a weekend, a nightly batch and some more."""
 MOST_REPLICAS: Final = 1_000
-"""What a revision may have at most (`autoscaler.types`)."""
+"""Maximum replicas of a revision (`autoscaler.types`)."""
 LONGEST: Final = 7 * 86_400.0
-"""s of one window; who wants longer writes minReplicas."""
+"""Maximum seconds of one window; `minReplicas` covers longer needs."""
 LONGEST_CRON: Final = 100
-"""Characters of a cron line."""
+"""Maximum characters of a cron expression."""
 DEFAULT_ZONE: Final = "UTC"
 
 
 def _list_of(value: str) -> str:
-    """The syntax of a field of a cron line: a list of numbers, ranges and steps."""
+    """Return the pattern of one cron field: a list of numbers, ranges and steps."""
     item = rf"(?:\*|(?:{value})(?:-(?:{value}))?)(?:/0*[1-9][0-9]*)?"
     return f"{item}(?:,{item})*"
 
@@ -58,31 +58,32 @@ CRON: Final = re.compile(
     )
     + ")"
 )
-"""Five fields as cron has them, and what cronsim adds: the last day (L) or working day (LW) of a month, its last Friday
-(5L), its second one (FRI#2). The CustomResourceDefinition has it too: nothing that RE2 has not.
+"""Pattern of a cron expression: the five fields of cron, plus cronsim's extensions for the last day (L) and last
+working day (LW) of a month, its last Friday (5L) and its second Friday (FRI#2). The CustomResourceDefinition contains
+it too, so it uses only syntax of RE2.
 """
 ZONE: Final = re.compile(r"[A-Za-z0-9_+-]{1,32}(?:/[A-Za-z0-9_+-]{1,32}){0,2}")
-"""How names of time zones look, for those who cannot look them up."""
+"""Pattern of time-zone names, for validators without a time-zone database."""
 LONGEST_ZONE: Final = 64
-"""Characters of such a name."""
-_FOLD: Final = timedelta(hours=3)  # more than any zone's clocks are ever put back by
-_FIRST: Final = datetime(2000, 1, 1)  # from where a line is tried: a leap year, which begins a cycle of 400 years
+"""Maximum characters of a time-zone name."""
+_FOLD: Final = timedelta(hours=3)  # longer than any time zone ever sets its clocks back
+_FIRST: Final = datetime(2000, 1, 1)  # first start searched for: the begin of a leap year and of a cycle of 400 years
 _NEEDED: Final = "must have cron, duration and minReplicas, perhaps timeZone, and nothing else"
-_NO_ZONE: Final = (KeyError, ValueError, OSError)  # what ZoneInfo raises for a name that is none
-_LOOKED_AT: Final = 8  # starts to come: where more windows follow on one another, the next look comes a little early
+_NO_ZONE: Final = (KeyError, ValueError, OSError)  # raised by ZoneInfo for unknown names
+_STARTS_READ: Final = 8  # future starts read; with more adjoining windows, the next recalculation comes earlier
 
 
 class InvalidSchedules(KnodelError):
-    """Schedules that cannot be followed; `causes` name every field."""
+    """Raised for invalid schedules; `causes` lists every invalid field."""
 
     def __init__(self, causes: Sequence[FieldError]) -> None:
-        super().__init__("schedules refused: " + "; ".join(str(cause) for cause in causes))
+        super().__init__("invalid schedules: " + "; ".join(str(cause) for cause in causes))
         self.causes = tuple(causes)
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """At least `min_replicas` for `duration` seconds from each start that `cron` names in `time_zone` (IANA)."""
+    """At least `min_replicas` for `duration` seconds from each start that `cron` names in `time_zone` (IANA name)."""
 
     cron: str
     duration: float
@@ -90,8 +91,8 @@ class Schedule:
     time_zone: str = DEFAULT_ZONE
 
     def to_json(self) -> dict[str, Any]:
-        """As it stands in a policy: `{"cron":"0 8 * * 1-5","timeZone":"Europe/Berlin","duration":3600.0,
-        "minReplicas":2}`.
+        """Return the policy's representation: `{"cron":"0 8 * *
+        1-5","timeZone":"Europe/Berlin","duration":3600.0,"minReplicas":2}`.
         """
         return {
             "cron": self.cron,
@@ -106,7 +107,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A schedule at a moment: whether a window is open, and until when that stays so (None: for good)."""
+    """The state of a schedule at one time: whether a window is open, and when that changes next (None: never)."""
 
     schedule: Schedule
     is_open: bool
@@ -114,9 +115,10 @@ class Opening:
 
 
 def scheduled_minimum(schedules: Iterable[Schedule], now: datetime) -> tuple[int, datetime | None]:
-    """The largest `min_replicas` of the windows open at `now` (aware), 0 without any, and when that may be another.
+    """Return the largest `min_replicas` of the windows open at `now`, 0 without any, and when that may change next.
 
-    A window is [start, start + duration). The second is None when it never changes; it is aware, in UTC.
+    A window is [start, start + duration). `now` must have a time zone. The second value is None when the minimum never
+    changes; otherwise it is in UTC.
     """
     found = [opening(schedule, now) for schedule in schedules]
     least = max((one.schedule.min_replicas for one in found if one.is_open), default=0)
@@ -124,19 +126,26 @@ def scheduled_minimum(schedules: Iterable[Schedule], now: datetime) -> tuple[int
 
 
 def opening(schedule: Schedule, now: datetime) -> Opening:
-    """Where a schedule stands at `now` (aware). Raises InvalidSchedules when it was never checked and is none."""
+    """Return the state of a schedule at `now` (with a time zone). Raises InvalidSchedules for an unchecked, invalid
+    schedule.
+    """
     now, length = now.astimezone(UTC), timedelta(seconds=schedule.duration)
     try:
         last, coming = _around(schedule.cron, schedule.time_zone, now.replace(second=0, microsecond=0))
     except (CronSimError, *_NO_ZONE) as error:
-        raise InvalidSchedules([FieldError("schedules", f"{schedule} is none: {error}")]) from error
+        raise InvalidSchedules([FieldError("schedules", f"{schedule} is not a schedule: {error}")]) from error
     if last is None or last + length <= now:
         return Opening(schedule, False, next(iter(coming), None))
-    return Opening(schedule, True, _end(last + length, coming, length))
+    end = last + length
+    for start in coming:  # windows that adjoin this one without a gap
+        if start > end:
+            break
+        end = start + length
+    return Opening(schedule, True, end)
 
 
 def cron_fault(cron: str) -> str:
-    """What is wrong with a cron line; empty when nothing is."""
+    """Return the fault of a cron expression, or an empty string."""
     if len(cron) > LONGEST_CRON or not CRON.fullmatch(cron):
         return f"must be a cron line of five fields such as '0 8 * * 1-5', not {cron[:LONGEST_CRON]!r}"
     try:
@@ -144,12 +153,12 @@ def cron_fault(cron: str) -> str:
     except CronSimError as error:
         return f"must be a cron line of five fields such as '0 8 * * 1-5', not {cron!r}: {str(error).lower()}"
     except StopIteration:
-        return f"must name a time that comes: {cron!r} never does"
+        return f"must name a time that occurs: {cron!r} never does"
     return ""
 
 
 def zone_fault(name: str) -> str:
-    """What is wrong with the name of a time zone; empty when nothing is."""
+    """Return the fault of a time-zone name, or an empty string."""
     if name in time_zones():
         return ""
     close = get_close_matches(name[:LONGEST_ZONE], time_zones(), n=1)
@@ -159,12 +168,12 @@ def zone_fault(name: str) -> str:
 
 @lru_cache(maxsize=1)
 def time_zones() -> frozenset[str]:
-    """The names of IANA's time zones; those that a system adds for itself, such as `localtime`, are not among them."""
+    """Return the names of IANA's time zones, without a system's own additions such as `localtime`."""
     return frozenset(files("tzdata").joinpath("zones").read_text().split())
 
 
 def faults_of(schedule: Schedule) -> list[FieldError]:
-    """Every field of a schedule that is out of its range, by its name in JSON."""
+    """Return an error for every invalid field of a schedule, by its JSON name."""
     checks = (
         ("cron", cron_fault(schedule.cron)),
         ("timeZone", zone_fault(schedule.time_zone)),
@@ -174,14 +183,14 @@ def faults_of(schedule: Schedule) -> list[FieldError]:
     return [FieldError(name, fault) for name, fault in checks if fault]
 
 
-def read_schedules(said: Any) -> tuple[Schedule, ...]:
-    """The schedules in a policy's JSON. Raises InvalidSchedules with every fault."""
-    if not isinstance(said, list) or len(said) > MOST_SCHEDULES:
-        given = f"{len(said)} of them" if isinstance(said, list) else repr(said)[:60]
+def read_schedules(document: Any) -> tuple[Schedule, ...]:
+    """Return the schedules in a policy's JSON. Raises InvalidSchedules with every fault."""
+    if not isinstance(document, list) or len(document) > MOST_SCHEDULES:
+        given = f"{len(document)} of them" if isinstance(document, list) else repr(document)[:60]
         raise InvalidSchedules([FieldError("schedules", f"must be a list of at most {MOST_SCHEDULES}, not {given}")])
     schedules: list[Schedule] = []
     errors: list[FieldError] = []
-    for index, entry in enumerate(said):
+    for index, entry in enumerate(document):
         schedule = _read(entry)
         found = [FieldError("", _NEEDED)] if schedule is None else faults_of(schedule)
         errors += [FieldError(f"schedules[{index}].{one.path}".rstrip("."), one.message) for one in found]
@@ -192,7 +201,9 @@ def read_schedules(said: Any) -> tuple[Schedule, ...]:
 
 
 def _read(entry: Any) -> Schedule | None:
-    """The schedule of an entry, its values unchecked; None where a field is missing, unknown or of the wrong type."""
+    """Return the schedule of an entry with unchecked values, or None when a field is missing, unknown or of the wrong
+    type.
+    """
     if not isinstance(entry, Mapping) or not set(entry) <= {"cron", "timeZone", "duration", "minReplicas"}:
         return None
     cron, zone = entry.get("cron"), entry.get("timeZone", DEFAULT_ZONE)
@@ -206,25 +217,19 @@ def _read(entry: Any) -> Schedule | None:
 
 @lru_cache(maxsize=4_096)
 def _around(cron: str, zone: str, minute: datetime) -> tuple[datetime | None, tuple[datetime, ...]]:
-    """The last start up to this whole minute (UTC), and some that come after it: all starts are at whole minutes."""
+    """Return the last start up to this whole minute (UTC), and the next starts after it. All starts are at whole
+    minutes.
+    """
     last = next((start for start in _starts(cron, zone, minute + _FOLD, back=True) if start <= minute), None)
     coming = (start for start in _starts(cron, zone, minute - _FOLD) if start > minute)
-    return last, tuple(islice(coming, _LOOKED_AT))
+    return last, tuple(islice(coming, _STARTS_READ))
 
 
 def _starts(cron: str, zone: str, near: datetime, *, back: bool = False) -> Iterator[datetime]:
-    """The starts after `near`, or before it, in their order; in UTC, since times of one zone compare by the wall.
+    """Yield the starts after `near`, or before it, in order; in UTC, because times of one zone compare by wall clock.
 
-    cronsim counts by the wall where a line names hours: near a change of the clocks it may begin some hours too late.
+    cronsim counts in wall-clock time when an expression names hours. Near a clock change it may begin some hours too
+    late.
     """
     for start in CronSim(cron, near.astimezone(ZoneInfo(zone)), reverse=back):
         yield start.astimezone(UTC)
-
-
-def _end(end: datetime, coming: Iterable[datetime], length: timedelta) -> datetime:
-    """When the window closes, or the last of those that follow on it without a pause."""
-    for start in coming:
-        if start > end:
-            break
-        end = start + length
-    return end

@@ -1,58 +1,69 @@
-"""The section `autoscaler` of knodel-config: the few values that an operator may want otherwise. Pure.
+"""The section `autoscaler` of knodel-config: the few settings that operators may change. Pure.
 
     autoscaler:
-      scaleToZeroGrace: 10s            from the activator's proof in the path to scale 0; gateways learn of it later
-      activatorPollInterval: 25ms      between two looks at the activators while something is at zero
+      scaleToZeroGrace: 10s            from the proof that the activator is in the path to scale 0
+      activatorPollInterval: 25ms      between two polls of the activators while a revision is at zero
       activatorNamespace: knative-serving
-      clusterDomain: cluster.local     how the names of Services end
+      clusterDomain: cluster.local     suffix of the names of Services
 
-All other sections are other programs'; `serving.types.settings.settings` refuses unknown ones.
+Other sections belong to other programs; `serving.types.settings.settings` rejects unknown ones.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import yaml
 
-from autoscaler.config import InvalidSettings, Settings, Zero
+from autoscaler.config import AutoscalerSettings, InvalidSettings, Zero
 from clusters.base.durations import parse_duration
 from clusters.base.errors import KnodelError
 from clusters.base.redact import one_line
 
 SECTION: Final = "autoscaler"
 GRACE: Final = 10.0
-"""s. Gateways follow a Service's endpoints within a second or two; Knative gives them 30 s."""
+"""Seconds. Gateways follow a Service's endpoints within one or two seconds; Knative allows them 30 s."""
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 _DOMAIN = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 
 
 class BadSettings(KnodelError):
-    """The section cannot be followed; the message begins with the key."""
+    """Raised for an invalid section; the message begins with the key."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileSettings:
-    """What holds for one process."""
+    """The settings of one process."""
 
-    settings: Settings = field(default_factory=lambda: Settings(zero=Zero(grace=GRACE)))
+    settings: AutoscalerSettings = field(default_factory=lambda: AutoscalerSettings(zero=Zero(grace=GRACE)))
     activator_namespace: str = "knative-serving"
     cluster_domain: str = "cluster.local"
 
 
 def read_settings(text: str, where: str) -> FileSettings:
-    """The settings that the YAML `text` says, defaults for the rest; `where` names it in errors. Raises BadSettings."""
-    given = dict(_section(text, where))
+    """Return the settings of the YAML `text`, with defaults for missing keys. `where` names the text in errors.
+
+    Raises BadSettings.
+    """
+    try:
+        document = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise BadSettings(f"{where} is not YAML: {one_line(str(error))}") from error
+    if document is not None and not isinstance(document, dict):
+        raise BadSettings(f"{where}: expected sections of settings")
+    section = (document or {}).get(SECTION)
+    if section is not None and not isinstance(section, dict):
+        raise BadSettings(f"{SECTION}: expected settings, such as {SECTION}: {{scaleToZeroGrace: 10s}} ({where})")
+    given = dict(section or {})
     taken = FileSettings()
     settings = taken.settings
     if (grace := _seconds(given, "scaleToZeroGrace")) is not None:
         settings = _changed(settings, "scaleToZeroGrace", zero=replace(settings.zero, grace=grace))
     if (poll := _seconds(given, "activatorPollInterval")) is not None:
-        calm = max(poll, settings.activators.calm)
-        activators = replace(settings.activators, poll=poll, calm=calm)
+        idle_poll = max(poll, settings.activators.idle_poll)
+        activators = replace(settings.activators, poll=poll, idle_poll=idle_poll)
         settings = _changed(settings, "activatorPollInterval", activators=activators)
     namespace = _name(given, "activatorNamespace", _NAME) or taken.activator_namespace
     domain = _name(given, "clusterDomain", _DOMAIN) or taken.cluster_domain
@@ -64,20 +75,7 @@ def read_settings(text: str, where: str) -> FileSettings:
     return FileSettings(settings, namespace, domain)
 
 
-def _section(text: str, where: str) -> Mapping[str, Any]:
-    try:
-        document = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise BadSettings(f"{where} is no YAML: {one_line(str(error))}") from error
-    if document is not None and not isinstance(document, dict):
-        raise BadSettings(f"{where}: expected sections with settings in them")
-    section = (document or {}).get(SECTION)
-    if section is not None and not isinstance(section, dict):
-        raise BadSettings(f"{SECTION}: expected settings in it, as in {SECTION}: {{scaleToZeroGrace: 10s}} ({where})")
-    return section or {}
-
-
-def _changed(settings: Settings, key: str, **group: Any) -> Settings:
+def _changed(settings: AutoscalerSettings, key: str, **group: Any) -> AutoscalerSettings:
     try:
         return replace(settings, **group)
     except InvalidSettings as error:

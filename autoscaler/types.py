@@ -1,9 +1,9 @@
-"""What a PodAutoscaler of our class may say: the scaling policy, where it is written, and what is refused.
+"""The scaling policy of a PodAutoscaler of our class: where it is written, how it is read and validated.
 
-A Model's scaling fields travel as one JSON annotation on the PodAutoscaler (`POLICY_ANNOTATION`). A plain Knative
-Service of our class has no such annotation: then Knative's own are read, with Knative's defaults
-(https://knative.dev/docs/serving/autoscaling/). The one-time settings of a revision (initial and activation scale,
-window, delay, burst capacity) come from Knative's annotations in both cases, unless the policy names them.
+The scaling fields of a Model travel as one JSON annotation on the PodAutoscaler (`POLICY_ANNOTATION`). A plain Knative
+Service of our class has no such annotation; for it, Knative's annotations are read with Knative's defaults
+(https://knative.dev/docs/serving/autoscaling/). Settings for a single revision (initial and activation scale, window,
+delay, burst capacity) come from Knative's annotations in both cases, unless the policy contains them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from clusters.base.errors import FieldError, KnodelError
 from clusters.base.objects import ANNOTATION_CLASS, Object, annotations_of
 
 CLASS = "gpu.autoscaling.knodel.dev"
-"""Value of `autoscaling.knative.dev/class` that gives a PodAutoscaler to us."""
+"""Value of the annotation `autoscaling.knative.dev/class` on PodAutoscalers that this autoscaler scales."""
 
 POLICY_ANNOTATION = "autoscaling.knodel.dev/policy"
 """On the PodAutoscaler: `{"minReplicas":0,"maxReplicas":4,"scaleTarget":4,"targetUtilization":0.7,
@@ -31,21 +31,24 @@ DECISIONS_ANNOTATION = "autoscaling.knodel.dev/decisions"
 "reasons":[{"rule":"Waiting","message":"…","values":{…}}]}]`; at most one write a second."""
 
 LOADED_ANNOTATION = "autoscaling.knodel.dev/loaded-digest"
-"""On the PodAutoscaler: the digest of what the revision's first replica loaded (`sha256:9f…`); written once."""
+"""On the PodAutoscaler: the digest of the files that the revision's first replica loaded (`sha256:9f…`); written once.
+"""
 
 HELD_ANNOTATION = "autoscaling.knodel.dev/held-to-digest"
-"""On the PodAutoscaler, by the controller of Models: the digest that later replicas are held to from now on."""
+"""On the PodAutoscaler, written by the controller of Models: the digest that later replicas must load."""
 
-LARGEST = 1e15  # of any number: what is more might not fit a float
-MAX_REPLICAS = 1_000  # what a Model may ask for, and what a Knative Service without max-scale gets
+LARGEST = 1e15  # of any number; larger ones might not fit a float
+MAX_REPLICAS = 1_000  # limit of a Model, and the value for a Knative Service without max-scale
 Entry = dict[str, Any]
-"""A decision, or a start of a replica."""
-ALWAYS_PROXY = -1.0  # targetBurstCapacity: the activator stays in the path, as in Knative
+"""A recorded decision, or a recorded start of a replica."""
+ALWAYS_PROXY = -1.0  # targetBurstCapacity: the activator is always in the path, as in Knative
 AUTO = -1.0
-"""scaleToZeroAfter: as long as a start makes worth while (`scaling.table.AUTO`, said here without numpy)."""
-LEAST_IDLE, LONGEST_IDLE = 1.0, 7 * 86_400.0  # s: scaleToZeroAfter, where it is not AUTO
+"""scaleToZeroAfter: derived from the start time (equal to `scaling.table.AUTO`, repeated here to avoid importing
+numpy).
+"""
+LEAST_IDLE, LONGEST_IDLE = 1.0, 7 * 86_400.0  # s: range of scaleToZeroAfter, unless AUTO
 LEAST_OBJECTIVE, LONGEST_OBJECTIVE = 0.001, 3_600.0
-"""s; a latency objective below a millisecond is a typing error."""
+"""Seconds; a latency objective below a millisecond is a typing error."""
 
 SCHEDULES = "schedules"
 _JSON_NAMES = {
@@ -69,39 +72,41 @@ _MODEL_FIELDS = frozenset(
 
 
 class InvalidPolicy(KnodelError):
-    """A PodAutoscaler says something that cannot be followed; `causes` name every field."""
+    """Raised for an invalid scaling policy; `causes` lists every invalid field."""
 
     def __init__(self, causes: Sequence[FieldError]) -> None:
-        super().__init__("scaling policy refused: " + "; ".join(str(cause) for cause in causes))
+        super().__init__("invalid scaling policy: " + "; ".join(str(cause) for cause in causes))
         self.causes = tuple(causes)
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How one revision scales. Durations in seconds, work in slots; defaults are those of a Model (design §3)."""
+    """The scaling policy of one revision. Durations are in seconds, work is in slots. Defaults are those of a Model."""
 
     min_replicas: int = 0
     max_replicas: int = 4
-    scale_target: float = 4.0  # slots: work that one replica holds at once (soft)
-    target_utilization: float = 0.7  # share of its slots that a replica is to use on average
-    scale_to_zero_after: float = AUTO  # s without work before the last replica goes
-    hold_queue: int = 1_000  # requests held while it starts; the gateway's limit, not ours
-    initial_scale: int = 1  # replicas that must be ready once before the revision is
-    activation_scale: int = 1  # replicas at least when it leaves zero
-    scale_down_delay: float = 0.0  # s that less must have been enough before replicas go
+    scale_target: float = 4.0  # slots: concurrent work that one replica should hold (soft limit)
+    target_utilization: float = 0.7  # share of its slots that a replica should use on average
+    scale_to_zero_after: float = AUTO  # s without work until the last replica is removed
+    hold_queue: int = 1_000  # requests held during a start; enforced by the gateway, not here
+    initial_scale: int = 1  # replicas that must be ready once before the revision is ready
+    activation_scale: int = 1  # minimum replicas when it leaves zero
+    scale_down_delay: float = 0.0  # s for which fewer replicas must have been enough before a scale-down
     stable_window: float = 60.0  # s over which work is averaged
-    target_burst_capacity: float = 0.0  # slots kept free, else the activator stays in the path; -1: always there
-    latency_objective: float = 0.0  # s in which most answers are to be given; 0: none
-    schedules: tuple[Schedule, ...] = ()  # replicas that are wanted by the clock, up to `max_replicas`
+    target_burst_capacity: float = 0.0  # free slots below which the activator is in the path; -1: always in the path
+    latency_objective: float = 0.0  # s within which 95 % of the responses should be given; 0: no objective
+    schedules: tuple[Schedule, ...] = ()  # minimum replicas during time windows, up to `max_replicas`
 
     @classmethod
     def from_annotations(cls, annotations: Mapping[str, str]) -> Policy:
-        """The policy of a PodAutoscaler with these annotations. Raises InvalidPolicy naming every refused field."""
+        """Return the policy of a PodAutoscaler with these annotations. Raises InvalidPolicy that names every invalid
+        field.
+        """
         text = annotations.get(POLICY_ANNOTATION)
         values, errors = read_knative(annotations, beside_policy=text is not None)
         if text is not None:
-            said, refused = _read_json(text)
-            values, errors = values | said, errors + refused
+            document, refused = _read_json(text)
+            values, errors = values | document, errors + refused
         if errors:
             raise InvalidPolicy(errors)
         policy = cls(**values)
@@ -110,7 +115,7 @@ class Policy:
         return policy
 
     def validate(self) -> list[FieldError]:
-        """Every field that is out of its range; empty when all is well."""
+        """Return an error for every field that is out of range."""
         checks = (
             (0 <= self.min_replicas <= MAX_REPLICAS, "minReplicas", f"must be from 0 to {MAX_REPLICAS}"),
             (1 <= self.max_replicas <= MAX_REPLICAS, "maxReplicas", f"must be from 1 to {MAX_REPLICAS}"),
@@ -145,28 +150,32 @@ class Policy:
         ]
 
     def to_json(self) -> str:
-        """The value of `POLICY_ANNOTATION`: a Model's fields, and the others where they are not the default."""
+        """Return the value of `POLICY_ANNOTATION`: a Model's fields, and the others where they differ from their
+        defaults.
+        """
         default = {field.name: field.default for field in fields(self)}
-        said: dict[str, Any] = {
+        document: dict[str, Any] = {
             key: getattr(self, name)
             for key, name in _JSON_NAMES.items()
             if name in _MODEL_FIELDS or getattr(self, name) != default[name]
         }
         if self.schedules:
-            said[SCHEDULES] = [schedule.to_json() for schedule in self.schedules]
-        return json.dumps(said, separators=(",", ":"))
+            document[SCHEDULES] = [schedule.to_json() for schedule in self.schedules]
+        return json.dumps(document, separators=(",", ":"))
 
 
 def effective_policy(pod_autoscaler: Object) -> Policy:
-    """The policy of a PodAutoscaler for readers that have to go on: the default where it cannot be followed."""
+    """Return the policy of a PodAutoscaler, or the default policy if it is invalid, for readers that must not fail."""
     try:
         return Policy.from_annotations(annotations_of(pod_autoscaler))
     except InvalidPolicy:
         return Policy()
 
 
-def read_notes(pod_autoscaler: Object, annotation: str) -> list[Entry]:
-    """The entries of an annotation that the autoscaler keeps for people, oldest first; none where it is not ours."""
+def read_entries(pod_autoscaler: Object, annotation: str) -> list[Entry]:
+    """Return the entries of an annotation that the autoscaler writes for users, oldest first; empty when it is
+    unreadable.
+    """
     try:
         entries = json.loads(annotations_of(pod_autoscaler).get(annotation, "[]"))
     except (ValueError, RecursionError):
@@ -175,25 +184,25 @@ def read_notes(pod_autoscaler: Object, annotation: str) -> list[Entry]:
 
 
 def is_ours(pod_autoscaler: Object) -> bool:
-    """Whether this PodAutoscaler is of our class."""
+    """Return whether this PodAutoscaler is of our class."""
     return annotations_of(pod_autoscaler).get(ANNOTATION_CLASS) == CLASS
 
 
 def _read_json(text: str) -> tuple[dict[str, Any], list[FieldError]]:
     try:
-        said = json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError) as error:
         return {}, [FieldError(POLICY_ANNOTATION, f"is not JSON ({error})")]
-    if not isinstance(said, dict):
+    if not isinstance(document, dict):
         return {}, [FieldError(POLICY_ANNOTATION, "must be a JSON object")]
     values: dict[str, Any] = {}
     errors: list[FieldError] = []
-    if SCHEDULES in said:
+    if SCHEDULES in document:
         try:
-            values["schedules"] = read_schedules(said.pop(SCHEDULES))
+            values["schedules"] = read_schedules(document.pop(SCHEDULES))
         except InvalidSchedules as error:
             errors += error.causes
-    for key, value in said.items():
+    for key, value in document.items():
         name = _JSON_NAMES.get(key)
         if name is None:
             errors.append(FieldError(key, "is not a field of a scaling policy"))

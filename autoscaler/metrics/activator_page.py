@@ -1,12 +1,13 @@
-"""The two gauges of Knative's activator, out of its page in Prometheus' text format. Pure but for a cache of parsing.
+"""Parser of the two gauges of Knative's activator, from its page in Prometheus' text format. Pure, apart from a parse
+cache.
 
     kn_revision_request_queued{k8s_namespace_name="…",kn_revision_name="…",…} 1    waiting for a replica
-    kn_revision_request_active{k8s_namespace_name="…",kn_revision_name="…",…} 0    passed on, not yet answered
+    kn_revision_request_active{k8s_namespace_name="…",kn_revision_name="…",…} 0    forwarded, not yet answered
 
-An activator counts 2 000 revisions apart since its start (OpenTelemetry's limit of attribute sets); those that come
-later share one series with `otel_metric_overflow="true"`. Format: version 0.0.4 of
-https://prometheus.io/docs/instrumenting/exposition_formats/. A page with any nonsense in these gauges is refused as a
-whole: what it leaves out might be the request that waits.
+An activator distinguishes 2 000 revisions since its start (OpenTelemetry's limit of attribute sets). Later revisions
+share one series with `otel_metric_overflow="true"`. Format: version 0.0.4 of
+https://prometheus.io/docs/instrumenting/exposition_formats/. A page with any malformed line in these gauges is rejected
+as a whole, because the missing line might be the request that is queued.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from clusters.base.errors import KnodelError
 from clusters.base.objects import Key
 
 QUEUED, ACTIVE = "kn_revision_request_queued", "kn_revision_request_active"
-LARGEST_COUNT = 1_000_000  # requests of one revision at one activator, which queues 10 000; more is garbage
-MOST_CACHED = 20_000  # lines and series: five times what an activator counts apart, by two gauges
+LARGEST_COUNT = 1_000_000  # requests of one revision at one activator, which queues 10 000; larger counts are rejected
+MOST_CACHED = 20_000  # lines and series: five times the distinct revisions of an activator, for two gauges
 
 _SERIES = re.compile(r"([a-zA-Z_:][\w:]*+)(?:\{(.*)\})?", re.ASCII)
 _LABEL = re.compile(r'\s*([a-zA-Z_]\w*+)\s*=\s*"((?:[^"\\]|\\.)*+)"\s*(?:,|$)', re.ASCII)
@@ -30,127 +31,127 @@ _NAMESPACE, _REVISION, _OVERFLOW = "k8s_namespace_name", "kn_revision_name", "ot
 
 
 class BadPage(KnodelError):
-    """What an activator answered is no page of its gauges."""
+    """Raised when an activator's response is not a page of its gauges."""
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """Requests of one revision at one or all activators: waiting for a replica; passed on, not yet answered."""
+class ActivatorRequests:
+    """Requests of one revision at one or all activators: waiting for a replica (`queued`), or forwarded and not yet
+    answered.
+    """
 
     queued: int = 0
     active: int = 0
 
 
-NOTHING = Held()
+NO_REQUESTS = ActivatorRequests()
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    """What one activator holds. `uncounted`: of all revisions that it does not count apart, those not in `counted`."""
+class ActivatorPage:
+    """The requests at one activator. `uncounted` is the sum of all revisions that it does not distinguish (not in
+    `counted`).
+    """
 
-    held: Mapping[Key, Held] = field(default_factory=dict)  # without those that hold nothing
-    uncounted: Held | None = None
+    held: Mapping[Key, ActivatorRequests] = field(default_factory=dict)  # without revisions that have no requests
+    uncounted: ActivatorRequests | None = None
     counted: frozenset[Key] = frozenset()  # where `uncounted` is not None
 
-    def of(self, key: Key) -> Held:
-        """What it holds of a revision, or may hold."""
+    def of(self, key: Key) -> ActivatorRequests:
+        """Return the requests of a revision; for an indistinguishable revision, the sum of all of these."""
         found = self.held.get(key)
         if found is not None:
             return found
-        return NOTHING if self.uncounted is None or key in self.counted else self.uncounted
+        return NO_REQUESTS if self.uncounted is None or key in self.counted else self.uncounted
 
 
-EMPTY = Page()
+EMPTY_PAGE = ActivatorPage()
 
 _Place = tuple[str, Key | None]
-"""Which gauge, and whose (None: the overflow)."""
+"""The gauge, and its revision (None: the overflow series)."""
 
 
 class PageReader:
-    """Reads the pages of one activator, which are mostly the same from poll to poll, or differ in a line."""
+    """Reads the pages of one activator. Successive pages are equal or differ in one line, so lines are cached."""
 
     def __init__(self) -> None:
         self._body = b""
-        self._page = EMPTY
+        self._page = EMPTY_PAGE
         self._places: dict[str, _Place | None] = {}
-        self._idle: set[str] = set()  # lines that say nothing: comments, other series, a count of 0
+        self._idle: set[str] = set()  # lines without effect: comments, other series, a count of 0
 
-    def read(self, body: bytes) -> Page:
-        """The page; the very same object as before when nothing has changed. Raises BadPage."""
+    def read(self, body: bytes) -> ActivatorPage:
+        """Return the page; the identical object when nothing has changed. Raises BadPage."""
         if body != self._body:
             self._page = self._parse(body)
             self._body = body
         return self._page
 
-    def _parse(self, body: bytes) -> Page:
+    def _parse(self, body: bytes) -> ActivatorPage:
         try:
             lines = body.decode().split("\n")
         except UnicodeDecodeError as error:
-            raise BadPage(f"the page is no UTF-8: {error}") from error
+            raise BadPage(f"the page is not UTF-8: {error}") from error
         if len(self._idle) + len(self._places) > MOST_CACHED or _OVERFLOW.encode() in body:
             self._places.clear()
             self._idle.clear()
         counts: dict[str, dict[Key | None, int]] = {QUEUED: {}, ACTIVE: {}}
         for line in lines:
-            if line not in self._idle:
-                self._take(line, counts)
+            if line in self._idle:
+                continue
+            series, _, value = line.rpartition(" ")
+            place = None
+            if line and line[0] != "#":
+                if series not in self._places:
+                    self._places[series] = _read_series(series)
+                place = self._places[series]
+            count = 0
+            if place is not None:
+                gauge, key = place
+                count = _count(value, series)
+                counts[gauge][key] = counts[gauge].get(key, 0) + count
+            if count == 0:
+                self._idle.add(line)
         return _page(counts[QUEUED], counts[ACTIVE])
 
-    def _take(self, line: str, counts: Mapping[str, dict[Key | None, int]]) -> None:
-        series, _, value = line.rpartition(" ")
-        place = None if not line or line[0] == "#" else self._place(series)
-        if place is None:
-            self._idle.add(line)
-            return
-        gauge, key = place
-        count = _count(value, series)
-        counts[gauge][key] = counts[gauge].get(key, 0) + count
-        if count == 0:
-            self._idle.add(line)
 
-    def _place(self, series: str) -> _Place | None:
-        if series not in self._places:
-            self._places[series] = _read_series(series)
-        return self._places[series]
-
-
-def _page(queued: Mapping[Key | None, int], active: Mapping[Key | None, int]) -> Page:
+def _page(queued: Mapping[Key | None, int], active: Mapping[Key | None, int]) -> ActivatorPage:
     held = {
-        key: Held(queued.get(key, 0), active.get(key, 0))
+        key: ActivatorRequests(queued.get(key, 0), active.get(key, 0))
         for key in {**queued, **active}
         if key is not None and (queued.get(key) or active.get(key))
     }
     if None not in queued and None not in active:
-        return Page(held)
+        return ActivatorPage(held)
     counted = frozenset(key for key in (*queued, *active) if key is not None)
-    return Page(held, Held(queued.get(None, 0), active.get(None, 0)), counted)
+    return ActivatorPage(held, ActivatorRequests(queued.get(None, 0), active.get(None, 0)), counted)
 
 
 def _count(value: str, series: str) -> int:
-    """A number of requests. Raises BadPage for NaN, infinite, negative, broken or absurd ones."""
+    """Return a number of requests. Raises BadPage for NaN, infinite, negative, malformed or too large values."""
     try:
         number = int(value) if value.isdecimal() and len(value) < 8 else float(value)
     except ValueError as error:
-        raise BadPage(f"{series} is {value!r}, which is no number") from error
+        raise BadPage(f"{series} is {value!r}, which is not a number") from error
     if not 0 <= number <= LARGEST_COUNT or number != int(number):
         raise BadPage(f"{series} is {value}: expected a whole number from 0 to {LARGEST_COUNT}")
     return int(number)
 
 
 def _read_series(series: str) -> _Place | None:
-    """Which count it is, None for one that is not asked for. Raises BadPage."""
+    """Return the gauge and revision of a series, None for other metrics. Raises BadPage."""
     found = _SERIES.fullmatch(series)
     if found is None:
-        raise BadPage(f"{series[:80]!r} is no series of Prometheus' text format")
+        raise BadPage(f"{series[:80]!r} is not a series of Prometheus' text format")
     name, labels = found.groups()
     if name not in (QUEUED, ACTIVE):
         return None
-    said = _labels(labels or "")
-    if said.get(_OVERFLOW) == "true":
+    found_labels = _labels(labels or "")
+    if found_labels.get(_OVERFLOW) == "true":
         return name, None
-    if not said.get(_NAMESPACE) or not said.get(_REVISION):
-        raise BadPage(f"{series[:200]} names no revision")
-    return name, Key(said[_NAMESPACE], said[_REVISION])
+    if not found_labels.get(_NAMESPACE) or not found_labels.get(_REVISION):
+        raise BadPage(f"{series[:200]} has no label for its revision")
+    return name, Key(found_labels[_NAMESPACE], found_labels[_REVISION])
 
 
 def _labels(text: str) -> dict[str, str]:

@@ -1,9 +1,9 @@
-"""Readings of any container behind Knative's queue-proxy: it tells averages of its last period of one second.
+"""Readings of any container behind Knative's queue-proxy, which reports averages of its last period of one second.
 
-`GET http://HOST:9090/metrics` with `Accept: application/protobuf` answers one message `Stat` (knative/serving
-`pkg/autoscaler/metrics/stat.proto`, client `http_scrape_client.go`). From period to period its totals are added up
-here: the uptime in it names the period, so one that is read twice counts once, and periods that nobody read are taken
-for what those before and after them were. A request that came since the last period's end is not in it: `Sample.lag`.
+`GET http://HOST:9090/metrics` with `Accept: application/protobuf` returns one message `Stat` (knative/serving
+`pkg/autoscaler/metrics/stat.proto`, client `http_scrape_client.go`). Totals are accumulated here from period to period.
+The uptime in the message identifies the period, so a repeated report counts once. Missed periods are interpolated from
+the reports before and after them. A report omits requests that came after the end of its period: `Sample.lag`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from autoscaler.config import Sampling
-from autoscaler.metrics.pages import Address, Pages
+from autoscaler.metrics.pod_http import PodAddress, PodHttpClient
 from autoscaler.metrics.stat import BadSample, NoSample, Sample, checked
 from clusters.base.clock import Clock
 from clusters.net.endpoints import Endpoint
@@ -25,16 +25,16 @@ METRICS_PORT: Final = 9090
 """`AutoscalingQueueMetricsPort` of knative/serving `pkg/networking/constants.go`."""
 MEDIA_TYPE: Final = "application/protobuf"
 MAX_BYTES: Final = 336
-"""Six fields of ten bytes, a host name of 256, 20 to spare: Knative's own cap (CVE-2023-48713)."""
+"""Six fields of ten bytes, a host name of 256, and 20 spare bytes: Knative's own limit (CVE-2023-48713)."""
 PERIOD: Final = 1.0
-"""s that one report speaks of (`reportingPeriod` in `pkg/queue/sharedmain/main.go`)."""
+"""Seconds that one report covers (`reportingPeriod` in `pkg/queue/sharedmain/main.go`)."""
 STALE: Final = 10.0 * PERIOD
-"""s after which a report that is told over and over is none: its queue-proxy counts no longer."""
+"""Seconds after which a repeated report is rejected: its queue-proxy no longer counts."""
 LAG: Final = 1.5 * PERIOD
-"""s: a report is up to one period old, and its ticker may be late on a busy node."""
-LARGEST_AVERAGE: Final = 1e6  # requests in use, or a second; more is garbage
+"""Seconds: a report is up to one period old, and its ticker may be late on a busy node."""
+LARGEST_AVERAGE: Final = 1e6  # concurrent requests, or requests per second; larger values are rejected
 LARGEST_UPTIME: Final = 1e9  # s: 30 years
-MOST_PODS: Final = 20_000  # remembered; the longest unread one goes first
+MOST_PODS: Final = 20_000  # remembered; the least recently read one is dropped first
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types of protobuf
 _CONCURRENCY, _REQUESTS, _UPTIME = 2, 4, 6  # field numbers of Stat
@@ -42,8 +42,8 @@ _LONGEST_VARINT = 10  # bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """One period of one queue-proxy: requests in it on average, those that came a second, seconds since its start."""
+class QueueProxyReport:
+    """One period of one queue-proxy: average concurrency, requests per second, and seconds since its start."""
 
     concurrency: float
     requests: float
@@ -52,37 +52,51 @@ class Report:
 
 @dataclass(slots=True)
 class _Totals:
-    """A queue-proxy's sums up to the end of the period `last`, which was `heard` first then; `began` is its start.
+    """Totals of a queue-proxy up to the end of the period `last`, which was first read at `read_at`; `began` is its
+    start.
 
-    Both by the reader's clock.
+    Both times are by the reader's clock.
     """
 
-    last: Report
+    last: QueueProxyReport
     began: float
     busy_seconds: float
     requests: float
-    heard: float
+    read_at: float
 
 
 class QueueProxyScraper:
-    """A `MetricSource` of Pods that Knative made."""
+    """A `MetricSource` for any Pod that Knative created."""
 
     def __init__(self, clock: Clock, sampling: Sampling | None = None, port: int = METRICS_PORT) -> None:
         self._clock = clock
         self._port = port
-        self._pages = Pages((sampling or Sampling()).timeout)
+        self._pages = PodHttpClient((sampling or Sampling()).timeout)
         self._totals: OrderedDict[str, _Totals] = OrderedDict()
 
     async def sample(self, endpoint: Endpoint) -> Sample:
-        """The sums up to the last period's end. Raises NoSample, before the first period's end too; BadSample."""
-        address = Address(endpoint.pod, endpoint.host, self._port)
+        """Return the totals up to the end of the last period. Raises NoSample, also before the first period has ended;
+        BadSample.
+        """
+        address = PodAddress(endpoint.pod, endpoint.host, self._port)
         answer = await self._pages.get(address, "/metrics", MAX_BYTES, {"Accept": MEDIA_TYPE})
         if answer.content_type != MEDIA_TYPE:
             raise BadSample(f"queue-proxy answered {answer.content_type} instead of {MEDIA_TYPE}")
         report = read_report(answer.body)
         if report.uptime == 0.0:
             raise NoSample(f"{endpoint.pod}: queue-proxy has not counted for {PERIOD:g} s yet")
-        totals = self._add(endpoint.pod, report)
+        pod, now = endpoint.pod, self._clock.monotonic()
+        totals = self._totals.get(pod)
+        if totals is None or report.uptime < totals.last.uptime:  # a new queue-proxy process
+            totals = self._totals[pod] = _Totals(report, now - report.uptime, 0.0, 0.0, now)
+            if len(self._totals) > MOST_PODS:
+                self._totals.popitem(last=False)
+        elif report.uptime > totals.last.uptime:
+            integrate(totals, report)
+            totals.read_at = now
+        elif now - totals.read_at > STALE:
+            raise BadSample(f"{pod}: queue-proxy has repeated one report for {now - totals.read_at:.0f} s: it is stale")
+        self._totals.move_to_end(pod)
         at = totals.began + report.uptime
         return checked(Sample(at, totals.busy_seconds, totals.requests, report.concurrency, 0.0, lag=LAG))
 
@@ -90,23 +104,9 @@ class QueueProxyScraper:
         """Close all connections."""
         await self._pages.close()
 
-    def _add(self, pod: str, report: Report) -> _Totals:
-        known, now = self._totals.get(pod), self._clock.monotonic()
-        if known is None or report.uptime < known.last.uptime:  # another queue-proxy: the sums begin anew
-            known = self._totals[pod] = _Totals(report, now - report.uptime, 0.0, 0.0, now)
-            if len(self._totals) > MOST_PODS:
-                self._totals.popitem(last=False)
-        elif report.uptime > known.last.uptime:
-            integrate(known, report)
-            known.heard = now
-        elif now - known.heard > STALE:
-            raise BadSample(f"{pod}: queue-proxy told the same period {now - known.heard:.0f} s ago: it is stale")
-        self._totals.move_to_end(pod)
-        return known
 
-
-def integrate(totals: _Totals, report: Report) -> None:
-    """Add what happened since the last report; what lies between the two periods was as their mean."""
+def integrate(totals: _Totals, report: QueueProxyReport) -> None:
+    """Add the requests since the last report; the time between the two periods counts as their mean."""
     before, elapsed = totals.last, report.uptime - totals.last.uptime
     period = min(elapsed, PERIOD)
     between = (elapsed - period) / 2.0
@@ -115,8 +115,8 @@ def integrate(totals: _Totals, report: Report) -> None:
     totals.last = report
 
 
-def read_report(body: bytes) -> Report:
-    """The report in a message `Stat`; fields that are not there are 0, as proto3 has it. Raises BadSample."""
+def read_report(body: bytes) -> QueueProxyReport:
+    """Return the report in a message `Stat`; missing fields are 0, as in proto3. Raises BadSample."""
     found = dict.fromkeys((_CONCURRENCY, _REQUESTS, _UPTIME), 0.0)
     for number, value in _doubles(body):
         if number in found:
@@ -125,11 +125,11 @@ def read_report(body: bytes) -> Report:
     for number, most in limits.items():
         if not (math.isfinite(found[number]) and 0.0 <= found[number] <= most):
             raise BadSample(f"field {number} of queue-proxy's Stat is {found[number]}: expected 0 to {most:g}")
-    return Report(found[_CONCURRENCY], found[_REQUESTS], found[_UPTIME])
+    return QueueProxyReport(found[_CONCURRENCY], found[_REQUESTS], found[_UPTIME])
 
 
 def _doubles(body: bytes) -> Iterator[tuple[int, float]]:
-    """Field numbers and values of all doubles; other fields are passed over. Raises BadSample."""
+    """Yield field numbers and values of all doubles, skipping other fields. Raises BadSample."""
     position = 0
     while position < len(body):
         tag, position = _varint(body, position)
@@ -142,7 +142,7 @@ def _doubles(body: bytes) -> Iterator[tuple[int, float]]:
         elif wire in (_FIXED64, _FIXED32):
             size = 8 if wire == _FIXED64 else 4
         else:
-            raise BadSample(f"queue-proxy's Stat has a field of wire type {wire}, which protobuf has not")
+            raise BadSample(f"queue-proxy's Stat has a field of the unknown wire type {wire}")
         if position + size > len(body):
             raise BadSample("queue-proxy's Stat ends in the middle of a field")
         if wire == _FIXED64:
@@ -151,7 +151,7 @@ def _doubles(body: bytes) -> Iterator[tuple[int, float]]:
 
 
 def _varint(body: bytes, position: int) -> tuple[int, int]:
-    """The number that begins at `position`, and where the next thing begins. Raises BadSample."""
+    """Return the number at `position`, and the position after it. Raises BadSample."""
     value = 0
     for place, byte in enumerate(body[position : position + _LONGEST_VARINT]):
         value |= (byte & 0x7F) << (7 * place)

@@ -1,7 +1,7 @@
-"""Where readings come from: the two narrow interfaces that the autoscaler needs of the outer world, and the scraper.
+"""The interfaces through which the autoscaler measures load, and the scraper of our model server.
 
-`MetricSource` answers for one replica, `ActivatorLoad` for the requests that wait or pass at the activator. Both hold
-on every cluster; which implementation is used is the composition root's choice.
+`MetricSource` reads one replica; `ActivatorLoad` reads the requests queued or active at activators. Both exist for
+every cluster; the composition root chooses the implementation.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import Protocol
 
 from autoscaler.config import Sampling
-from autoscaler.metrics.answers import MAX_BYTES as ANSWERS_BYTES
-from autoscaler.metrics.answers import Answers, parse_answers
 from autoscaler.metrics.digest_page import MAX_BYTES as DIGEST_BYTES
-from autoscaler.metrics.digest_page import WAIT, Loaded, read_loaded
-from autoscaler.metrics.pages import Address, Pages
+from autoscaler.metrics.digest_page import WAIT, LoadedDigest, read_loaded
+from autoscaler.metrics.pod_http import PodAddress, PodHttpClient
 from autoscaler.metrics.progress import read_progress
+from autoscaler.metrics.response_latency import MAX_BYTES as LATENCY_BYTES
+from autoscaler.metrics.response_latency import LatencyTotals, parse_latency_totals
 from autoscaler.metrics.stat import NoPage, NoSample, Sample, parse_stats
 from clusters.base.clock import Clock
 from clusters.base.objects import Key
@@ -23,36 +23,36 @@ from clusters.net.endpoints import Endpoint
 
 
 class MetricSource(Protocol):
-    """Readings of replicas."""
+    """A source of replicas' readings."""
 
     async def sample(self, endpoint: Endpoint) -> Sample:
-        """The replica's reading now. Raises NoSample or BadSample."""
+        """Return the replica's current reading. Raises NoSample or BadSample."""
         ...
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""
         ...
 
 
 class LoadView(Protocol):
-    """Requests of one revision at the activator."""
+    """Requests of one revision at activators."""
 
     @property
     def queued(self) -> int:
-        """Waiting for a replica."""
+        """Requests that wait for a replica."""
         ...
 
     @property
     def active(self) -> int:
-        """Passed on, not yet answered."""
+        """Requests that were forwarded and not yet answered."""
         ...
 
 
 class ActivatorLoad(Protocol):
-    """What the activators hold: pushed by them, or asked for all the time."""
+    """The requests at activators, which are pushed by them or polled."""
 
     def load(self, key: Key) -> LoadView:
-        """The load of a revision, as last heard."""
+        """Return the requests of a revision, by the latest data."""
         ...
 
     def subscribe(self, callback: Callable[[Key], None]) -> None:
@@ -60,37 +60,43 @@ class ActivatorLoad(Protocol):
         ...
 
     async def refresh(self) -> bool:
-        """Have `load` tell what is held now, or later; False where that is not known of every activator."""
+        """Update `load`. Return False when the data of some activator could not be updated."""
         ...
 
 
 class PodScraper:
-    """`GET http://HOST:MANAGEMENT_PORT/stats` of our model server."""
+    """Readings of our model server: `GET http://HOST:MANAGEMENT_PORT/stats`."""
 
     def __init__(self, clock: Clock, sampling: Sampling | None = None) -> None:
         self._clock = clock
         self._sampling = sampling or Sampling()
-        self._pages = Pages(self._sampling.timeout)
-        self._waiting = Pages(WAIT + self._sampling.timeout)
+        self._pages = PodHttpClient(self._sampling.timeout)
+        self._waiting = PodHttpClient(WAIT + self._sampling.timeout)
 
     async def sample(self, endpoint: Endpoint) -> Sample:
-        """The replica's reading now. Raises NoSample or BadSample; NoPage when it is no server of ours."""
+        """Return the replica's current reading. Raises NoSample or BadSample; NoPage when the Pod has no server of
+        ours.
+        """
         return parse_stats(await self._stats(endpoint), self._clock.monotonic())
 
     async def progress(self, endpoint: Endpoint) -> str:
-        """How far the replica's start is, for people. Raises as `sample`."""
+        """Return the progress of the replica's start as text. Raises the errors of `sample`."""
         return read_progress(await self._stats(endpoint))
 
-    async def answers(self, endpoint: Endpoint) -> Answers:
-        """How long its answers took, as totals (`GET …/stats/answers`). Raises as `sample`."""
-        return parse_answers((await self._pages.get(_address(endpoint), "/stats/answers", ANSWERS_BYTES)).body)
+    async def answers(self, endpoint: Endpoint) -> LatencyTotals:
+        """Return the totals of its response times (`GET …/stats/answers`). Raises the errors of `sample`."""
+        return parse_latency_totals((await self._pages.get(_address(endpoint), "/stats/answers", LATENCY_BYTES)).body)
 
-    async def loaded(self, endpoint: Endpoint) -> Loaded:
-        """Return what the replica loads, as soon as that is known, or after WAIT seconds. Raises as `sample`."""
+    async def loaded(self, endpoint: Endpoint) -> LoadedDigest:
+        """Return the digest of the replica's files when it is known, or after WAIT seconds. Raises the errors of
+        `sample`.
+        """
         return read_loaded((await self._waiting.get(_address(endpoint), f"/digest?wait={WAIT}", DIGEST_BYTES)).body)
 
     async def confirm(self, endpoint: Endpoint, digest: str) -> None:
-        """Send the recorded digest, which lets the replica become ready. Raises as `sample`, also where it refuses."""
+        """Send the recorded digest, which lets the replica become ready. Raises the errors of `sample`, also when it is
+        rejected.
+        """
         await self._pages.put(_address(endpoint), "/digest", {"digest": digest}, DIGEST_BYTES)
 
     async def close(self) -> None:
@@ -102,8 +108,8 @@ class PodScraper:
         return (await self._pages.get(_address(endpoint), "/stats", self._sampling.max_bytes)).body
 
 
-def _address(endpoint: Endpoint) -> Address:
-    return Address(endpoint.pod, endpoint.host, endpoint.management_port)
+def _address(endpoint: Endpoint) -> PodAddress:
+    return PodAddress(endpoint.pod, endpoint.host, endpoint.management_port)
 
 
 __all__ = ["ActivatorLoad", "LoadView", "MetricSource", "NoPage", "NoSample", "PodScraper"]

@@ -1,13 +1,13 @@
-"""How much work there was lately: exact averages over time buckets, for all revisions at once.
+"""Exact averages of work over recent time windows, for all revisions at once.
 
-A row is a revision. It has `BUCKETS` buckets of `width` seconds (1 s for windows up to 60 s, else window ÷ 60). Kept
-are the totals at the end of each bucket, of slot-seconds of work, of slot-seconds that replicas which did not answer
-may have held, and of seconds that readings cover: what a window holds is the difference of two of them, whatever its
-length. A reading speaks of an interval and is spread over the buckets by overlap. Time that no reading covers is not
-counted as idle: an average is work ÷ covered seconds, NaN when nothing is covered. Times are monotonic seconds.
+A row is a revision. It has `BUCKETS` buckets of `width` seconds (1 s for windows up to 60 s, else window ÷ 60). Stored
+are running totals at the end of each bucket: slot-seconds of work, slot-seconds that unanswering replicas may have
+used, and seconds covered by readings. The content of a window of any length is the difference of two totals. A reading
+covers an interval and is spread over the buckets by overlap. Time without a reading does not count as idle: an average
+is work ÷ covered seconds, and NaN when no time is covered. Times are monotonic seconds.
 
-Totals are counted from a moment at most two windows ago (each row's turn to be set back comes once in `BUCKETS`
-buckets), so that single precision is enough for the buckets.
+Totals are counted from a time at most two windows ago: each row is rebased once every `BUCKETS` buckets. Therefore
+single precision is enough for the buckets.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from autoscaler.scaling.table import FloatArray, IntArray, Rows
 BUCKETS = 60  # of 1 s: the default stable window
 FINEST = 1.0  # s; readings come once a second
 NEVER = -(1 << 40)  # a bucket before all others
-WORK, WORK_ALONE = (0, 1, 2), (0, 2)  # which totals: work, missing and covered
-LEAST = 1e-3  # s: readings of less time than that say nothing
+WORK, WORK_ALONE = (0, 1, 2), (0, 2)  # indices of totals: work, missing and covered
+LEAST = 1e-3  # s: readings of a shorter time are ignored
 
 
 class Averages(NamedTuple):
-    """Slots in use, slots possibly in use on silent replicas (both NaN without data), and seconds covered."""
+    """Slots in use, slots possibly in use on unanswering replicas (both NaN without data), and seconds covered."""
 
     work: FloatArray
     missing: FloatArray
@@ -49,7 +49,7 @@ class Windows:
         return sum(one.nbytes for one in (self._totals, self._ends, self._newest, self._width))
 
     def grow(self, rows: int) -> None:
-        """Make room for `rows` rows; those that exist stay."""
+        """Make room for `rows` rows; existing rows stay."""
         more = rows - len(self._newest)
         self._totals = np.pad(self._totals, ((0, 0), (0, more)))
         self._ends = np.pad(self._ends, ((0, 0), (0, 0), (0, more)))
@@ -57,14 +57,14 @@ class Windows:
         self._width = np.pad(self._width, (0, more), constant_values=FINEST)
 
     def reset(self, row: int, longest: float) -> None:
-        """Forget all of a row; from now on it is to answer for windows up to `longest` seconds."""
+        """Clear a row, which then supports windows up to `longest` seconds."""
         self._totals[:, row] = 0.0
         self._ends[:, :, row] = 0.0
         self._newest[row] = NEVER
         self._width[row] = max(FINEST, longest / BUCKETS)
 
     def record(self, rows: IntArray, start: FloatArray, end: float, work: FloatArray, missing: FloatArray) -> None:
-        """Add readings: `work` and `missing` slots on average from `start` to `end`; each row at most once."""
+        """Add readings: average `work` and `missing` slots from `start` to `end`; each row at most once."""
         width = self._width[rows]
         start = np.minimum(start, end)
         slots = np.stack([work, missing, np.ones_like(start)])
@@ -72,7 +72,7 @@ class Windows:
         before = self._newest[rows]
         newest = np.maximum(_bucket(end, width), before)
         ended = np.minimum(newest - before, BUCKETS)
-        for back in range(int(ended.max(initial=0)), 0, -1):  # the buckets that end between `start` and `end`
+        for back in range(int(ended.max(initial=0)), 0, -1):  # buckets that end between `start` and `end`
             some = ended >= back
             bucket = newest[some] - back
             seconds = np.clip((bucket + 1) * width[some], start[some], end) - start[some]
@@ -82,34 +82,32 @@ class Windows:
         self._set_back(rows[(newest + rows) // BUCKETS > (before + rows) // BUCKETS])
 
     def average(self, rows: Rows, window: FloatArray, now: float) -> Averages:
-        """Over the last `window` seconds up to and with the bucket of `now`."""
+        """Return the averages over the last `window` seconds, including the bucket of `now`."""
         work, missing, covered = self._since(WORK, rows, window, now)
         known = _known(covered)
         return Averages(_ratio(work, known), _ratio(missing, known), covered)
 
     def work(self, rows: Rows, window: FloatArray, now: float) -> FloatArray:
-        """The same of the slots in use alone."""
+        """Return the same average for the slots in use only."""
         work, covered = self._since(WORK_ALONE, rows, window, now)
         return _ratio(work, _known(covered))
 
     def _since(self, which: Sequence[int], rows: Rows, window: FloatArray, now: float) -> list[FloatArray]:
-        """What these totals grew by within the window."""
+        """Return the increase of these totals within the window."""
         width, newest = self._width[rows], self._newest[rows]
         length = np.minimum(np.maximum(np.ceil(window / width), 1.0), BUCKETS).astype(np.int64)
         since = np.maximum(_bucket(now, width), newest) - length  # the bucket at whose end the window begins
         kept = since < newest
-        where = self._where(since, rows)
+        where: tuple[Any, Any]
+        if len(since) and since.min() == since.max():  # as for most rows: one slice is enough
+            where = int(since[0]) % BUCKETS, rows
+        else:
+            where = since % BUCKETS, np.arange(len(self._newest))[rows]
         grown = [np.maximum(self._totals[one][rows] - self._ends[one][where], 0.0) for one in which]
         return grown if kept.all() else [one * kept for one in grown]
 
-    def _where(self, bucket: IntArray, rows: Rows) -> tuple[Any, Any]:
-        """Where the ends of these buckets are kept. Most rows are alike, so that a whole slice often serves."""
-        if len(bucket) and bucket.min() == bucket.max():
-            return int(bucket[0]) % BUCKETS, rows
-        return bucket % BUCKETS, np.arange(len(self._newest))[rows]
-
     def _set_back(self, rows: IntArray) -> None:
-        """Count these rows from the end of their oldest bucket on."""
+        """Rebase these rows to the end of their oldest bucket."""
         if len(rows):
             oldest = self._ends[:, self._newest[rows] % BUCKETS, rows]
             self._ends[:, :, rows] -= oldest[:, None, :]
@@ -117,7 +115,7 @@ class Windows:
 
 
 def _known(covered: FloatArray) -> FloatArray:
-    """Seconds to divide by: NaN where nothing is covered."""
+    """Return the seconds to divide by: NaN where no time is covered."""
     some = covered > LEAST
     return covered if some.all() else np.where(some, covered, np.nan)
 
@@ -127,6 +125,8 @@ def _ratio(total: FloatArray, seconds: FloatArray) -> FloatArray:
 
 
 def _bucket(at: float, width: FloatArray) -> IntArray:
-    """The bucket in which the time up to `at` ends: a moment at a bucket's end opens no new one."""
+    """Return the bucket in which the time up to `at` ends. A time exactly at a bucket's end does not open a new
+    bucket.
+    """
     bucket: IntArray = np.ceil(at / width).astype(np.int64) - 1
     return bucket

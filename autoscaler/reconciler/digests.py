@@ -1,8 +1,9 @@
-"""Hold every replica of a revision to one digest: record the first one, confirm equal ones, delete Pods with others.
+"""Enforce one digest for all replicas of a revision: record the first, confirm equal ones, delete Pods with other
+files.
 
 Replicas without a mounted record are not ready before their digest is confirmed
-(`serving/modelserver/endpoints/confirmation.py`). Each such Pod is asked while it starts, and answers as soon as its
-files are there, so that the record is written while the model is loaded. The digests of ready replicas come with their
+(`serving/modelserver/endpoints/confirmation.py`). Each such Pod is polled while it starts. It answers as soon as its
+files are present, so the record is written while the model is loaded. Digests of ready replicas come with their
 readings. `digest_rules.py` decides.
 """
 
@@ -18,7 +19,16 @@ from typing import Final
 
 from autoscaler.metrics.digest_page import DigestSource
 from autoscaler.metrics.stat import BadSample, NoSample, Sample
-from autoscaler.reconciler.digest_rules import Confirm, Deletions, Record, Refuse, Replica, Verdict, judge, message_of
+from autoscaler.reconciler.digest_rules import (
+    ConfirmDigest,
+    Deletions,
+    DigestAction,
+    RecordDigest,
+    RefuseReplica,
+    ReplicaDigest,
+    judge,
+    message_of,
+)
 from autoscaler.types import HELD_ANNOTATION, LOADED_ANNOTATION
 from autoscaler.warmpool.claims.assignment import assignment_of, loads_anything
 from autoscaler.warmpool.claims.pods import is_active
@@ -46,12 +56,12 @@ log = logging.getLogger(__name__)
 
 MISMATCH: Final = "DigestMismatch"
 """Reason of the Event on the Revision, and of the PodAutoscaler's condition `ReplicasStarted`."""
-RETRY: Final = 0.25  # s after which a Pod that did not answer is asked again; twice as long each time
+RETRY: Final = 0.25  # s until a Pod that did not answer is polled again; doubles each time
 LONGEST_RETRY: Final = 2.0  # s
 _BACKOFF: Final = Backoff(RETRY, LONGEST_RETRY)
 MOUNTED_FOR: Final = 1.0
-"""s after which a Pod that starts is asked though the record was written before it: its mount may be older."""
-ASK_AGAIN: Final = 10.0  # s after which a Pod that waited for nothing, and still is not ready, is asked again
+"""Seconds until a starting Pod is polled even though the record exists: it may have been created before the record."""
+POLL_AGAIN: Final = 10.0  # s until a confirmed Pod that is still not ready is polled again
 SHOWN_FOR: Final = 60.0  # s for which a deletion stays in the status
 
 
@@ -63,18 +73,18 @@ class _Report:
 
 @dataclass(slots=True)
 class _State:
-    """What is known of one revision; Pods by `namespace/name`."""
+    """The state of one revision; Pods by `namespace/name`."""
 
     record: str = ""
     reports: dict[str, _Report] = field(default_factory=dict)
-    due: dict[str, float] = field(default_factory=dict)  # Pods that start → when they are asked
+    due: dict[str, float] = field(default_factory=dict)  # starting Pods → when they are polled
     deleted: set[str] = field(default_factory=set)  # uids
     deletions: Deletions = field(default_factory=Deletions)
-    trouble: str = ""
+    failure: str = ""
 
 
-class Digests:
-    """Follows the replicas of all revisions; `run` asks those that start."""
+class DigestEnforcer:
+    """Follows the replicas of all revisions; `run` polls starting ones."""
 
     def __init__(self, cluster: Cluster, source: DigestSource, recorder: Recorder, clock: Clock, manager: str) -> None:
         self._cluster = cluster
@@ -83,32 +93,34 @@ class Digests:
         self._clock = clock
         self._manager = manager
         self._states: dict[Key, _State] = {}
-        self._asked: dict[Endpoint, Key] = {}
+        self._polled: dict[Endpoint, Key] = {}
         self._changed = asyncio.Event()
 
     def observe(self, key: Key, samples: Mapping[str, Sample]) -> bool:
-        """Take the readings of ready replicas; return whether one of them needs a pass."""
+        """Record the readings of ready replicas; return whether a reconcile pass is needed."""
         state = self._states.setdefault(key, _State())
-        news = False
+        changed = False
         for pod, sample in samples.items():
             known = state.reports.get(pod)
             if sample.digest and (known is None or known.digest != sample.digest):
                 state.reports[pod] = _Report(sample.digest, waits=False)
-                news = news or sample.digest != state.record
-        return news
+                changed = changed or sample.digest != state.record
+        return changed
 
-    def trouble(self, key: Key) -> str:
-        """Return `Reason: message` of a replica that is refused, or was deleted just now; "" without one."""
+    def failure(self, key: Key) -> str:
+        """Return `Reason: message` of a replica that is refused or was deleted recently; "" without one."""
         state = self._states.get(key)
-        return state.trouble if state is not None else ""
+        return state.failure if state is not None else ""
 
     def forget(self, key: Key) -> None:
-        """Drop a revision that is gone."""
+        """Delete the state of a revision that is gone."""
         self._states.pop(key, None)
-        self._ask_only(key, ())
+        self._set_polled(key, ())
 
-    async def act(self, pod_autoscaler: Object, pods: Sequence[Object]) -> float | None:
-        """Record, confirm and delete what is due; return the seconds until the next look. Raises as the cluster."""
+    async def reconcile(self, pod_autoscaler: Object, pods: Sequence[Object]) -> float | None:
+        """Record, confirm and delete what is due; return the seconds until the next pass. Raises the cluster's
+        errors.
+        """
         key = key_of(pod_autoscaler)
         state = self._states.setdefault(key, _State())
         annotations = annotations_of(pod_autoscaler)
@@ -119,46 +131,46 @@ class Digests:
             for pod in known.keys() - present.keys():
                 del known[pod]
         state.deleted &= {uid_of(pod) for pod in pods}
-        looks = [self._ask_starting(key, state, present, is_mounted=is_mounted)]
+        waits = [self._poll_starting(key, state, present, is_mounted=is_mounted)]
         verdicts = self._judge(state, present, is_mounted=is_mounted)
         for verdict in verdicts:
-            if isinstance(verdict, Record):
+            if isinstance(verdict, RecordDigest):
                 state.record = await self._write(pod_autoscaler, verdict.digest)
                 verdicts = self._judge(state, present, is_mounted=is_mounted)
-        confirming = [self._confirm(state, present[one.pod]) for one in verdicts if isinstance(one, Confirm)]
-        looks += await asyncio.gather(*confirming)
-        looks.append(await self._refuse(pod_autoscaler, state, present, verdicts))
-        return min((look for look in looks if look is not None), default=None)
+        confirming = [self._confirm(state, present[one.pod]) for one in verdicts if isinstance(one, ConfirmDigest)]
+        waits += await asyncio.gather(*confirming)
+        waits.append(await self._refuse(pod_autoscaler, state, present, verdicts))
+        return min((wait for wait in waits if wait is not None), default=None)
 
     async def run(self, enqueue: Callable[[Key], None]) -> None:
-        """Ask Pods that start, until cancelled; `enqueue` gets each revision of which one has answered."""
+        """Poll starting Pods until cancelled; `enqueue` receives each revision with a response."""
         tasks: dict[Endpoint, asyncio.Task[None]] = {}
         async with asyncio.TaskGroup() as group:
             while True:
-                for endpoint in tasks.keys() - self._asked.keys():
+                for endpoint in tasks.keys() - self._polled.keys():
                     tasks.pop(endpoint).cancel()
-                for endpoint in self._asked.keys() - tasks.keys():
-                    tasks[endpoint] = group.create_task(self._ask(self._asked[endpoint], endpoint, enqueue))
+                for endpoint in self._polled.keys() - tasks.keys():
+                    tasks[endpoint] = group.create_task(self._poll(self._polled[endpoint], endpoint, enqueue))
                 await self._changed.wait()
                 self._changed.clear()
 
-    def _judge(self, state: _State, present: Mapping[str, Object], *, is_mounted: bool) -> list[Verdict]:
+    def _judge(self, state: _State, present: Mapping[str, Object], *, is_mounted: bool) -> list[DigestAction]:
         replicas = [
-            Replica(pod, report.digest, is_ready(present[pod]), report.waits)
+            ReplicaDigest(pod, report.digest, is_ready(present[pod]), report.waits)
             for pod, report in state.reports.items()
             if pod in present
         ]
         return judge(replicas, state.record, state.deletions, self._clock.monotonic(), is_mounted=is_mounted)
 
     async def _write(self, pod_autoscaler: Object, digest: str) -> str:
-        """Write the record unless there is one; return the one that is in force. Raises Conflict.
+        """Write the record unless there is one; return the record in effect. Raises Conflict.
 
-        The record is written once for all processes: `pod_autoscaler` may be older than what another one wrote.
+        The record is written once for all processes: `pod_autoscaler` may be older than another process's write.
         """
         key = key_of(pod_autoscaler)
         present = await self._cluster.get(POD_AUTOSCALER, key.name, key.namespace)
         if uid_of(present) != uid_of(pod_autoscaler):
-            raise Conflict(f"PodAutoscaler {key} was made again meanwhile: try again")
+            raise Conflict(f"PodAutoscaler {key} was recreated meanwhile: try again")
         if recorded := annotations_of(present).get(LOADED_ANNOTATION):
             return recorded
         metadata = {"resourceVersion": version_of(present), "annotations": {LOADED_ANNOTATION: digest}}
@@ -167,54 +179,51 @@ class Digests:
         return digest
 
     async def _confirm(self, state: _State, pod: Object) -> float | None:
-        """Send the record to a replica that waits for it; one that does not take it is asked again."""
+        """Send the record to a replica that waits for it; a replica that rejects it is polled again."""
         name, endpoint = str(key_of(pod)), endpoint_of(pod)
         report = state.reports[name]
         try:
             if endpoint is not None:
                 await self._source.confirm(endpoint, state.record)
                 report.waits = False
-                state.due[name] = self._clock.monotonic() + ASK_AGAIN
+                state.due[name] = self._clock.monotonic() + POLL_AGAIN
                 return None
         except (NoSample, BadSample) as error:
             log.info("the digest of %s cannot be confirmed: %s", name, error)
-        state.reports.pop(name, None)  # its container may have started again, with other files
+        state.reports.pop(name, None)  # its container may have restarted with other files
         return RETRY
 
     async def _refuse(
-        self, pod_autoscaler: Object, state: _State, present: Mapping[str, Object], verdicts: Sequence[Verdict]
+        self, pod_autoscaler: Object, state: _State, present: Mapping[str, Object], verdicts: Sequence[DigestAction]
     ) -> float | None:
-        """Delete Pods with other files than the record's, with an Event each."""
-        refused = [one for one in verdicts if isinstance(one, Refuse)]
+        """Delete Pods with other files than the record's, with one Event each."""
+        refused = [one for one in verdicts if isinstance(one, RefuseReplica)]
         now = self._clock.monotonic()
         if not refused:
             left = state.deletions.last + SHOWN_FOR - now
-            state.trouble = state.trouble if left > 0.0 else ""
+            state.failure = state.failure if left > 0.0 else ""
             return left if left > 0.0 else None
-        state.trouble = f"{MISMATCH}: {_message(refused[0], present[refused[0].pod], pod_autoscaler, state.record)}"
+        state.failure = f"{MISMATCH}: {_message(refused[0], present[refused[0].pod], pod_autoscaler, state.record)}"
         due = [one for one in refused if one.after <= 0.0]
         for one in due:
-            await self._delete(pod_autoscaler, state, present[one.pod], one)
+            pod = present[one.pod]
+            key, message = key_of(pod), _message(one, pod, pod_autoscaler, state.record)
+            log.warning("%s", message)
+            with suppress(NotFound, Conflict):  # it is gone, or its name has been reused
+                await self._cluster.delete(POD, key.name, key.namespace, uid=uid_of(pod))
+            state.deleted.add(uid_of(pod))
+            state.reports.pop(str(key), None)
+            await self._recorder.event(*_about(pod_autoscaler), "Warning", MISMATCH, message)
         if due:
             state.deletions = state.deletions.added(now)
             return SHOWN_FOR
         return min((one.after for one in refused if one.after < math.inf), default=None)
 
-    async def _delete(self, pod_autoscaler: Object, state: _State, pod: Object, refused: Refuse) -> None:
-        key = key_of(pod)
-        message = _message(refused, pod, pod_autoscaler, state.record)
-        log.warning("%s", message)
-        with suppress(NotFound, Conflict):  # it is gone, or another Pod has its name
-            await self._cluster.delete(POD, key.name, key.namespace, uid=uid_of(pod))
-        state.deleted.add(uid_of(pod))
-        state.reports.pop(str(key), None)
-        await self._recorder.event(*_about(pod_autoscaler), "Warning", MISMATCH, message)
-
-    def _ask_starting(
+    def _poll_starting(
         self, key: Key, state: _State, present: Mapping[str, Object], *, is_mounted: bool
     ) -> float | None:
-        """Have each Pod asked that may wait for its confirmation; return the seconds until the next one is due."""
-        now, asked, looks = self._clock.monotonic(), [], []
+        """Poll each Pod that may wait for its confirmation; return the seconds until the next one is due."""
+        now, due_now, waits = self._clock.monotonic(), [], []
         for name, pod in present.items():
             endpoint = endpoint_of(pod)
             if endpoint is None or is_ready(pod) or not loads_anything(pod):
@@ -224,24 +233,24 @@ class Digests:
                 continue
             due = state.due.setdefault(name, now + (MOUNTED_FOR if is_mounted else 0.0))
             if due <= now:
-                asked.append(endpoint)
+                due_now.append(endpoint)
             else:
-                looks.append(due - now)
-        self._ask_only(key, asked)
-        return min(looks, default=None)
+                waits.append(due - now)
+        self._set_polled(key, due_now)
+        return min(waits, default=None)
 
-    def _ask_only(self, key: Key, endpoints: Sequence[Endpoint]) -> None:
-        """Ask these Pods of the revision, and no others."""
-        former = {endpoint for endpoint, its in self._asked.items() if its == key}
+    def _set_polled(self, key: Key, endpoints: Sequence[Endpoint]) -> None:
+        """Poll these Pods of the revision, and no others."""
+        former = {endpoint for endpoint, its in self._polled.items() if its == key}
         if former == set(endpoints):
             return
         for endpoint in former - set(endpoints):
-            del self._asked[endpoint]
-        self._asked |= dict.fromkeys(endpoints, key)
+            del self._polled[endpoint]
+        self._polled |= dict.fromkeys(endpoints, key)
         self._changed.set()
 
-    async def _ask(self, key: Key, endpoint: Endpoint, enqueue: Callable[[Key], None]) -> None:
-        """Ask one Pod until it has answered."""
+    async def _poll(self, key: Key, endpoint: Endpoint, enqueue: Callable[[Key], None]) -> None:
+        """Poll one Pod until it has answered."""
         failures = 0
         while True:
             try:
@@ -251,30 +260,30 @@ class Digests:
                 failures = 0
             except (NoSample, BadSample) as error:
                 log.debug("%s", error)
-            except Exception:  # the frame: one Pod must not end the questions to others
+            except Exception:  # an error in one Pod must not stop the others
                 log.exception("%s: its digest cannot be read", endpoint.pod)
             await self._clock.sleep(_BACKOFF.delay(failures))
             failures += 1
-        self._asked.pop(endpoint, None)
+        self._polled.pop(endpoint, None)
         self._changed.set()
         state = self._states.get(key)
         if state is None:
             return
         if loaded.confirmed:
-            state.due[endpoint.pod] = self._clock.monotonic() + ASK_AGAIN
+            state.due[endpoint.pod] = self._clock.monotonic() + POLL_AGAIN
         else:
             state.reports[endpoint.pod] = _Report(loaded.digest, waits=True)
         enqueue(key)
 
 
-def _message(refused: Refuse, pod: Object, pod_autoscaler: Object, record: str) -> str:
+def _message(refused: RefuseReplica, pod: Object, pod_autoscaler: Object, record: str) -> str:
     revision = key_of(pod_autoscaler).name
     assignment = assignment_of(pod, revision)  # of a Pod, whose annotations are those of its template
     return message_of(refused, revision, record, assignment.name if assignment is not None else "NAME")
 
 
 def _about(pod_autoscaler: Object) -> tuple[Kind, Object]:
-    """Return the object of Events: the Revision, or the PodAutoscaler of none."""
+    """Return the object of Events: the Revision, or a PodAutoscaler without one."""
     owner = controller_of(pod_autoscaler)
     if owner is None or owner.get("kind") != REVISION.kind:
         return POD_AUTOSCALER, pod_autoscaler

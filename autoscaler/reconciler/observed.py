@@ -1,8 +1,8 @@
-"""What the informers know about one PodAutoscaler, read once at the beginning of a pass."""
+"""A snapshot of the informers' objects for one PodAutoscaler, taken once at the beginning of a pass."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from clusters.base.objects import (
@@ -28,8 +28,8 @@ _BY_REVISION = "autoscaler.revision"
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
-    """A PodAutoscaler and what belongs to it; `endpoints` are the ready ones of its `pods`."""
+class ObservedRevision:
+    """A PodAutoscaler and its objects; `endpoints` are those of its ready `pods`."""
 
     pod_autoscaler: Object
     deployment: Object | None
@@ -39,70 +39,51 @@ class Observed:
 
     @property
     def current(self) -> int:
-        """Replicas asked for."""
+        """Desired replicas of the Deployment."""
         return 0 if self.deployment is None else int(self.deployment["spec"].get("replicas", 1))
 
     @property
     def ready(self) -> int:
-        """Replicas that take requests."""
+        """Replicas that accept requests."""
         return len(self.endpoints)
 
 
-class View:
-    """Reads of the informers' memory; costs no call to the cluster."""
+class ObjectReader:
+    """Reads the informers' caches, without calls to the cluster."""
 
     def __init__(self, informers: Informers) -> None:
         self._informers = informers
         for kind in KINDS:
-            informers[kind]  # asked for, so that it runs
-        informers[POD].add_index(_BY_REVISION, _revision_of)
+            informers[kind]  # creates the informer
+        informers[POD].add_index(_BY_REVISION, lambda pod: [str(key) for key in keys_by_revision(pod)])
 
     def pod_autoscaler(self, key: Key) -> Object | None:
-        """As last seen."""
+        """Return the PodAutoscaler, or None."""
         return self._informers[POD_AUTOSCALER].get(key.name, key.namespace)
 
-    def observe(self, pod_autoscaler: Object) -> Observed:
-        """All that belongs to it."""
+    def observe(self, pod_autoscaler: Object) -> ObservedRevision:
+        """Return a PodAutoscaler with its objects."""
         namespace = namespace_of(pod_autoscaler)
         deployment = self._informers[DEPLOYMENT].get(pod_autoscaler["spec"]["scaleTargetRef"]["name"], namespace)
         service = self._informers[SERVERLESS_SERVICE].get(name_of(pod_autoscaler), namespace)
-        pods = self._pods(pod_autoscaler)
-        return Observed(
+        owner = controller_of(pod_autoscaler)
+        uid = None if owner is None else owner["uid"]  # of the revision; a deleted one may have had the same name
+        if deployment is not None and (controller := controller_of(deployment)) is not None:
+            deployment = deployment if uid in (None, controller["uid"]) else None
+        revision = labels_of(pod_autoscaler).get(LABEL_REVISION) or name_of(pod_autoscaler)
+        named = self._informers[POD].indexed(_BY_REVISION, f"{namespace}/{revision}")
+        pods = [pod for pod in named if uid is None or labels_of(pod).get(LABEL_REVISION_UID, uid) == uid]
+        endpoints = (endpoint_of(pod) for pod in pods if is_ready(pod))
+        return ObservedRevision(
             pod_autoscaler,
-            deployment if deployment is not None and _siblings(pod_autoscaler, deployment) else None,
+            deployment,
             service if service is not None and is_controlled_by(service, pod_autoscaler) else None,
-            _endpoints(pods),
+            tuple(sorted((one for one in endpoints if one is not None), key=lambda one: one.pod)),
             pods,
         )
 
-    def _pods(self, pod_autoscaler: Object) -> list[Object]:
-        revision = labels_of(pod_autoscaler).get(LABEL_REVISION) or name_of(pod_autoscaler)
-        pods = self._informers[POD].indexed(_BY_REVISION, f"{namespace_of(pod_autoscaler)}/{revision}")
-        return [pod for pod in pods if _of_same_revision(pod_autoscaler, pod)]
-
 
 def keys_by_revision(obj: Object) -> list[Key]:
-    """The PodAutoscaler of a Deployment or Pod: Knative names it as the revision."""
+    """Return the PodAutoscaler of a Deployment or Pod: Knative gives it the revision's name."""
     revision = labels_of(obj).get(LABEL_REVISION)
     return [Key(namespace_of(obj), revision)] if revision else []
-
-
-def _revision_of(pod: Object) -> Iterable[str]:
-    return [str(key) for key in keys_by_revision(pod)]
-
-
-def _endpoints(pods: Iterable[Object]) -> tuple[Endpoint, ...]:
-    found = (endpoint_of(pod) for pod in pods if is_ready(pod))
-    return tuple(sorted((one for one in found if one is not None), key=lambda one: one.pod))
-
-
-def _of_same_revision(pod_autoscaler: Object, pod: Object) -> bool:
-    """A Pod of a namesake that was deleted may live a moment longer than it."""
-    ours, theirs = controller_of(pod_autoscaler), labels_of(pod).get(LABEL_REVISION_UID)
-    return ours is None or theirs is None or ours["uid"] == theirs
-
-
-def _siblings(pod_autoscaler: Object, deployment: Object) -> bool:
-    """Whether one revision controls both: a Deployment left from a namesake of another uid is not to be scaled."""
-    ours, theirs = controller_of(pod_autoscaler), controller_of(deployment)
-    return ours is None or theirs is None or ours["uid"] == theirs["uid"]

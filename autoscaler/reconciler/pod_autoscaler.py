@@ -1,35 +1,41 @@
-"""One pass over one PodAutoscaler of our class: take in what is wished and seen, scale, set traffic, report.
+"""Reconcile one PodAutoscaler of our class: read spec and state, scale, set traffic, update status.
 
-What to scale to is the fleet's word (decided at ticks, at wakes from zero, and here when wishes change); this module
-carries it out. Raising replicas comes first in the pass, since requests wait for it; reports come last.
+The MultiScaler decides the number of replicas (at ticks, at wake-ups from zero, and here when the spec changes); this
+module applies it. Scale-up comes first in the pass, since requests wait for it; status updates come last.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from autoscaler.metrics.collector import Target
-from autoscaler.reconciler.asked import Asked
-from autoscaler.reconciler.idle_first import IdleFirst
-from autoscaler.reconciler.observed import Observed
-from autoscaler.reconciler.parts import Parts
-from autoscaler.reconciler.scale_to_zero import Verdict
+from autoscaler.metrics.collector import ScrapeTarget
+from autoscaler.reconciler.dependencies import Dependencies
+from autoscaler.reconciler.observed import ObservedRevision
+from autoscaler.reconciler.pending_scale import PendingScale
+from autoscaler.reconciler.scale_down_order import ScaleDownOrder
+from autoscaler.reconciler.scale_to_zero import ZeroVerdict
 from autoscaler.reconciler.serverless_service import (
-    Mode,
-    Traffic,
+    ModeInputs,
+    ServiceMode,
     changed_fields,
     make_serverless_service,
     wanted_activators,
     wanted_mode,
 )
-from autoscaler.reconciler.spec import Wishes, is_reachable, make_wishes, seconds_to_expiry, seconds_to_schedule
+from autoscaler.reconciler.spec import (
+    RevisionSpec,
+    is_reachable,
+    make_revision_spec,
+    seconds_to_expiry,
+    seconds_to_schedule,
+)
+from autoscaler.reconciler.start_failures import find_start_failure, seconds_to_unschedulable
 from autoscaler.reconciler.status import Scale, active_threshold, is_initialized, is_reported, make_status
-from autoscaler.reconciler.trouble import find_trouble, seconds_to_trouble
-from autoscaler.scaling.measured import UNDECIDED
+from autoscaler.scaling.measurements import UNDECIDED
 from autoscaler.types import AUTO, HELD_ANNOTATION, POLICY_ANNOTATION, InvalidPolicy, Policy, is_ours
 from clusters.base.objects import (
     DEPLOYMENT,
@@ -52,229 +58,217 @@ MANAGER = "knodel-autoscaler"
 
 @dataclass(frozen=True, slots=True)
 class _Path:
-    """What the way of a revision's requests depended on in its last pass, and which one it was."""
+    """The inputs of the last pass's service mode, and the mode."""
 
     ready: int
     slots: float
     burst: float
-    mode: Mode = Mode.PROXY
+    mode: ServiceMode = ServiceMode.PROXY
 
 
 class PodAutoscalerReconciler:
-    """Passes over PodAutoscalers; `targets` tells a tick which replicas to ask."""
+    """Reconciles PodAutoscalers; `targets` returns the replicas that a tick reads."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._deps = dependencies
         self._policies: dict[Key, Policy] = {}
-        self._targets: dict[Key, Target] = {}
+        self._targets: dict[Key, ScrapeTarget] = {}
         self._paths: dict[Key, _Path] = {}
-        self._complaints: dict[Key, str] = {}
+        self._reported: dict[Key, str] = {}
         self._uids: dict[Key, str] = {}
-        self._asked = Asked()
-        self._idle_first = IdleFirst(parts.cluster, MANAGER)
+        self._pending = PendingScale()
+        self._scale_down_order = ScaleDownOrder(dependencies.cluster, MANAGER)
 
-    def targets(self, keys: Iterable[Key]) -> dict[Key, Target]:
-        """The ready replicas of these revisions, as of their last pass; those without any are left out."""
+    def targets(self, keys: Iterable[Key]) -> dict[Key, ScrapeTarget]:
+        """Return the ready replicas of these revisions as of their last pass, without revisions that have none."""
         found = ((key, self._targets.get(key)) for key in keys)
         return {key: target for key, target in found if target is not None and target.endpoints}
 
     def misplaced(self, keys: Iterable[Key]) -> list[Key]:
-        """Those in whose path the activator is to come, or to go, by the work of now, as of their last pass."""
-        found = ((key, self._paths.get(key)) for key in keys if key in self._parts.fleet)
+        """Return the revisions whose service mode should change because of their present work."""
+        found = ((key, self._paths.get(key)) for key in keys if key in self._deps.scaler)
         paths = {key: path for key, path in found if path is not None and path.burst > 0}
-        works = self._parts.fleet.works(list(paths), self._parts.clock.monotonic())
+        works = self._deps.scaler.current_works(list(paths), self._deps.clock.monotonic())
         by_work = zip(paths.items(), works, strict=True)
         return [key for (key, path), work in by_work if self._wanted_mode(key, path, work) is not path.mode]
 
     async def reconcile(self, key: Key) -> float | None:
-        """One pass; returns the seconds until the next look, or None."""
-        parts = self._parts
-        pod_autoscaler = parts.view.pod_autoscaler(key)
+        """Run one pass; return the seconds until the next one, or None."""
+        deps = self._deps
+        pod_autoscaler = deps.reader.pod_autoscaler(key)
         if pod_autoscaler is None or is_deleting(pod_autoscaler) or not is_ours(pod_autoscaler):
             self._forget(key)
             return None
         if self._uids.setdefault(key, uid_of(pod_autoscaler)) != uid_of(pod_autoscaler):
-            self._forget(key)  # a namesake: nothing that is known is about it
+            self._forget(key)  # recreated under the same name
             self._uids[key] = uid_of(pod_autoscaler)
-        observed = parts.view.observe(pod_autoscaler)
+        observed = deps.reader.observe(pod_autoscaler)
         if observed.deployment is None:
-            parts.fleet.remove(key)
-            return None  # its arrival wakes this key
-        parts.ledger.see(pod_autoscaler, observed.deployment, observed.pods)
-        now = parts.clock.now()  # of the whole pass: what was not due at its beginning is looked at again, however near
-        wishes = await self._wishes(key, pod_autoscaler, now)
-        self._take_in(key, observed, wishes)
-        if (wait := await self._raise(key, observed, observed.deployment)) is not None:
+            deps.scaler.remove(key)
+            return None  # its creation enqueues this key
+        deps.ledger.observe(pod_autoscaler, observed.deployment, observed.pods)
+        now = deps.clock.now()  # one time for the whole pass, so that nothing is due in the middle of it
+        spec = await self._read_spec(key, pod_autoscaler, now)
+        self._update_scaler(key, observed, observed.deployment, spec)
+        if (wait := await self._scale_up(key, observed, observed.deployment)) is not None:
             return wait
-        looks = [await parts.warm.finish(key, observed.deployment)]  # first: what follows may be refused
-        looks.append(await parts.digests.act(pod_autoscaler, observed.pods))
-        service = await self._serverless_service(key, observed, wishes)
-        looks.append(await self._scale_down(key, observed, service))
-        await self._report(key, observed, service, wishes)
-        await parts.silences.tell(key, pod_autoscaler, may_be_zero=wishes.may_be_zero)
-        looks.append(await parts.notes.write(pod_autoscaler))
-        looks.append(await parts.ledger.write(pod_autoscaler))
-        looks += [seconds_to_expiry(pod_autoscaler, parts.settings.zero, now), seconds_to_trouble(observed.pods, now)]
-        looks.append(seconds_to_schedule(wishes, now))
-        return min((look for look in looks if look is not None), default=None)
+        waits = [await deps.warm.finish(key, observed.deployment)]  # first, because later writes may be rejected
+        waits.append(await deps.digests.reconcile(pod_autoscaler, observed.pods))
+        service = await self._serverless_service(key, observed, spec)
+        waits.append(await self._scale_down(key, observed, service))
+        await self._report(key, observed, service, spec)
+        await deps.availability.record_event(key, pod_autoscaler, may_be_zero=spec.may_be_zero)
+        waits.append(await deps.decisions.write(pod_autoscaler))
+        waits.append(await deps.ledger.write(pod_autoscaler))
+        waits += [
+            seconds_to_expiry(pod_autoscaler, deps.settings.zero, now),
+            seconds_to_unschedulable(observed.pods, now),
+        ]
+        waits.append(seconds_to_schedule(spec, now))
+        return min((wait for wait in waits if wait is not None), default=None)
 
     def _forget(self, key: Key) -> None:
-        parts = self._parts
-        told = (parts.collector, parts.scale_to_zero, parts.notes, parts.progress, parts.starts, parts.warm)
-        for memory in (self._asked, parts.silences, parts.ledger, parts.digests, *told):
+        deps = self._deps
+        others = (deps.collector, deps.scale_to_zero, deps.decisions, deps.progress, deps.starts, deps.warm)
+        for memory in (self._pending, deps.availability, deps.ledger, deps.digests, *others):
             memory.forget(key)
-        parts.fleet.remove(key)
-        known: tuple[dict[Key, Any], ...] = (self._policies, self._targets, self._paths, self._complaints, self._uids)
+        deps.scaler.remove(key)
+        known: tuple[dict[Key, Any], ...] = (self._policies, self._targets, self._paths, self._reported, self._uids)
         for one in known:
             one.pop(key, None)
 
-    async def _wishes(self, key: Key, pod_autoscaler: Object, now: datetime) -> Wishes:
-        """What it asks for; when that cannot be followed the last policy that could, and an Event that says so."""
+    async def _read_spec(self, key: Key, pod_autoscaler: Object, now: datetime) -> RevisionSpec:
+        """Return the spec. For an invalid policy, use the last valid one and record an Event."""
         try:
             self._policies[key] = Policy.from_annotations(annotations_of(pod_autoscaler))
-            self._complaints.pop(key, None)
+            self._reported.pop(key, None)
         except InvalidPolicy as error:
-            await self._complain(key, pod_autoscaler, str(error))
-        policy, zero = self._policies.get(key, Policy()), self._parts.settings.zero
-        if not self._parts.hears():
+            if self._reported.get(key) != str(error):
+                log.warning("%s: %s (annotation %s)", key, error, POLICY_ANNOTATION)
+                recorder = self._deps.recorder
+                await recorder.event(POD_AUTOSCALER, pod_autoscaler, "Warning", "InvalidPolicy", str(error))
+                self._reported[key] = str(error)
+        policy, zero = self._policies.get(key, Policy()), self._deps.settings.zero
+        if not self._deps.signal_available():
             zero = replace(zero, enabled=False)
-        return make_wishes(pod_autoscaler, policy, zero, now)
+        return make_revision_spec(pod_autoscaler, policy, zero, now)
 
-    async def _complain(self, key: Key, pod_autoscaler: Object, message: str) -> None:
-        if self._complaints.get(key) == message:
-            return
-        log.warning("%s: %s (annotation %s)", key, message, POLICY_ANNOTATION)
-        await self._parts.recorder.event(POD_AUTOSCALER, pod_autoscaler, "Warning", "InvalidPolicy", message)
-        self._complaints[key] = message
-
-    def _take_in(self, key: Key, observed: Observed, wishes: Wishes) -> None:
-        """Tell the fleet what is wished and seen; decide when the wishes are new."""
-        fleet, now = self._parts.fleet, self._parts.clock.monotonic()
-        new = key not in fleet
-        changed = fleet.set_spec(key, self._with_hold(key, observed, wishes))
+    def _update_scaler(self, key: Key, observed: ObservedRevision, deployment: Object, spec: RevisionSpec) -> None:
+        """Pass spec and state to the MultiScaler; decide when the spec has changed."""
+        scaler, now = self._deps.scaler, self._deps.clock.monotonic()
+        new = key not in scaler
+        columns, set_to = spec.columns, spec.policy.scale_to_zero_after
+        if not spec.may_be_zero:
+            self._deps.warm.unfollow(key)
+        elif hold := self._deps.warm.follow(key, deployment, None if set_to == AUTO else set_to):
+            columns = {**columns, "scale_to_zero_after": hold.seconds}  # by the plan of the warm pool
+        changed = scaler.set_spec(key, columns)
         if new:
-            self._parts.starts.remember(key, observed.pod_autoscaler)
-        asked = max(observed.current, self._asked.replicas(key))
-        fleet.set_replicas(key, asked, observed.ready, now)
-        self._targets[key] = Target(observed.endpoints, wishes.slots, wishes.policy.latency_objective > 0.0)
-        if changed or fleet.desired(key) == UNDECIDED:
+            self._deps.starts.restore(key, observed.pod_autoscaler)
+        current = max(observed.current, self._pending.replicas(key))
+        scaler.set_replicas(key, current, observed.ready, now)
+        self._targets[key] = ScrapeTarget(observed.endpoints, spec.slots, spec.policy.latency_objective > 0.0)
+        if changed or scaler.desired(key) == UNDECIDED:
             self._decide(key, now)
 
-    def _with_hold(self, key: Key, observed: Observed, wishes: Wishes) -> Mapping[str, float | int | bool]:
-        """The columns of its row; where a warm pool stands behind it, the plan says when its last replica goes."""
-        warm, asked = self._parts.warm, wishes.policy.scale_to_zero_after
-        if observed.deployment is None or not wishes.may_be_zero:
-            warm.unfollow(key)
-            return wishes.spec
-        hold = warm.follow(key, observed.deployment, None if asked == AUTO else asked)
-        return wishes.spec if hold is None else {**wishes.spec, "scale_to_zero_after": hold.seconds}
-
     def _decide(self, key: Key, now: float) -> None:
-        for change in self._parts.fleet.decide([key], now):
-            self._parts.notes.add_decision(change)
+        for change in self._deps.scaler.decide([key], now):
+            self._deps.decisions.add_decision(change)
 
-    async def _raise(self, key: Key, observed: Observed, deployment: Object) -> float | None:
-        """More replicas: what the warm pool has at once, then the Deployment's own, which go again where both come.
+    async def _scale_up(self, key: Key, observed: ObservedRevision, deployment: Object) -> float | None:
+        """Add replicas: warm-pool members at once, then replicas of the Deployment; surplus ones are removed later.
 
-        Where the pool had all, all else has a moment's time: returns the seconds until then, or None. A revision that
-        was never ready has to prove itself by a start of its own: a member is ready before it has loaded the model.
+        When the pool provides all of them, further writes are delayed: returns the seconds, or None. A revision that
+        was never ready must first start a replica of its own, because a member is ready before it has loaded the model.
         """
-        parts, wanted = self._parts, self._parts.fleet.desired(key)
-        missing = wanted - max(observed.current, self._asked.replicas(key))
+        deps, wanted = self._deps, self._deps.scaler.desired(key)
+        missing = wanted - max(observed.current, self._pending.replicas(key))
         if missing > 0:
-            parts.starts.asked(key)
-            # asked for from here on: a member may have answered all that waited before the Deployment is scaled
-            parts.fleet.set_replicas(key, wanted, observed.ready, parts.clock.monotonic())
+            deps.starts.mark_requested(key)
+            # counted from here on: a member may empty the queue before the Deployment is scaled
+            deps.scaler.set_replicas(key, wanted, observed.ready, deps.clock.monotonic())
         claimed = 0
         if missing > 0 and wanted > observed.ready and is_initialized(observed.pod_autoscaler):
             held_to = annotations_of(observed.pod_autoscaler).get(HELD_ANNOTATION, "")
-            claimed = await parts.warm.begin(key, deployment, wanted, held_to)
+            claimed = await deps.warm.begin(key, deployment, wanted, held_to)
         if wanted <= observed.current:
-            self._asked.forget(key)
+            self._pending.forget(key)
             return None
-        now = parts.clock.monotonic()
+        now = deps.clock.monotonic()
         if missing > 0:
-            parts.warm.note(key, deployment, missing, claimed)
-            self._asked.ask(key, wanted, now, served=claimed >= missing)
-        if (left := self._asked.left(key, now)) > 0:
+            deps.warm.record_starts(key, deployment, missing, claimed)
+            self._pending.record(key, wanted, now, served=claimed >= missing)
+        if (left := self._pending.delay(key, now)) > 0:
             return left
         await self._scale(observed, wanted)
         return None
 
-    async def _scale(self, observed: Observed, replicas: int) -> None:
-        """Scale the Deployment that was observed, and none that has its name by now. Raises what the cluster raises."""
+    async def _scale(self, observed: ObservedRevision, replicas: int) -> None:
+        """Scale exactly the observed Deployment, not a new one of the same name. Raises the cluster's errors."""
         if observed.deployment is None or observed.current == replicas:
             return
         name, namespace = name_of(observed.deployment), namespace_of(observed.deployment)
         log.info("scaling %s/%s from %d to %d", namespace, name, observed.current, replicas)
         uid = uid_of(observed.deployment)
-        await self._parts.cluster.scale(DEPLOYMENT, name, namespace, replicas, manager=MANAGER, uid=uid)
+        await self._deps.cluster.scale(DEPLOYMENT, name, namespace, replicas, manager=MANAGER, uid=uid)
 
-    async def _serverless_service(self, key: Key, observed: Observed, wishes: Wishes) -> Object:
-        """The ServerlessService as it should be, created or changed where it is not."""
-        activators = wanted_activators(observed.ready, wishes.slots, wishes.policy.target_burst_capacity)
-        wanted = make_serverless_service(observed.pod_autoscaler, self._mode(key, observed, wishes), activators)
-        present, cluster = observed.serverless_service, self._parts.cluster
+    async def _serverless_service(self, key: Key, observed: ObservedRevision, spec: RevisionSpec) -> Object:
+        """Create or update the ServerlessService, and return it."""
+        activators = wanted_activators(observed.ready, spec.slots, spec.policy.target_burst_capacity)
+        path = _Path(observed.ready, spec.slots, spec.policy.target_burst_capacity)
+        work = self._deps.scaler.current_work(key, self._deps.clock.monotonic()) if path.burst > 0 else 0.0
+        path = self._paths[key] = replace(path, mode=self._wanted_mode(key, path, work))
+        wanted = make_serverless_service(observed.pod_autoscaler, path.mode, activators)
+        present, cluster = observed.serverless_service, self._deps.cluster
         if present is None:
             return await cluster.create(SERVERLESS_SERVICE, wanted, manager=MANAGER)
         if patch := changed_fields(present, wanted):
             return await cluster.patch(SERVERLESS_SERVICE, key.name, patch, key.namespace, manager=MANAGER)
         return present
 
-    def _mode(self, key: Key, observed: Observed, wishes: Wishes) -> Mode:
-        path = _Path(observed.ready, wishes.slots, wishes.policy.target_burst_capacity)
-        work = self._parts.fleet.work(key, self._parts.clock.monotonic()) if path.burst > 0 else 0.0
-        path = replace(path, mode=self._wanted_mode(key, path, work))
-        self._paths[key] = path
-        return path.mode
-
-    def _wanted_mode(self, key: Key, path: _Path, work: float) -> Mode:
-        traffic = Traffic(
-            desired=self._parts.fleet.desired(key),
+    def _wanted_mode(self, key: Key, path: _Path, work: float) -> ServiceMode:
+        inputs = ModeInputs(
+            desired=self._deps.scaler.desired(key),
             ready=path.ready,
-            queued=self._parts.activator.load(key).queued,
+            queued=self._deps.activator.load(key).queued,
             work=work,
             slots=path.slots,
             burst_capacity=path.burst,
         )
-        return wanted_mode(traffic)
+        return wanted_mode(inputs)
 
-    async def _scale_down(self, key: Key, observed: Observed, service: Object) -> float | None:
-        """Lower the replicas; the last one goes only where the path to zero says so."""
-        parts = self._parts
-        desired = parts.fleet.desired(key)
+    async def _scale_down(self, key: Key, observed: ObservedRevision, service: Object) -> float | None:
+        """Remove replicas; the last one only when `ScaleToZero` allows it."""
+        deps = self._deps
+        desired = deps.scaler.desired(key)
         if desired > 0 or observed.current == 0:
-            parts.scale_to_zero.forget(key)
+            deps.scale_to_zero.forget(key)
             if desired < observed.current:
-                await self._idle_first.prepare(observed, desired, parts.collector.last(key))
+                await self._scale_down_order.prepare(observed, desired, deps.collector.last(key))
                 await self._scale(observed, desired)
             return None
         reachable = is_reachable(observed.pod_autoscaler)
-        look = await parts.scale_to_zero.look(service, key, observed.endpoints, reachable=reachable)
-        if look.verdict is Verdict.BUSY:
-            return self._cancel(key)
-        if look.verdict is Verdict.GO and parts.fleet.desired(key) == 0:  # a tick may have decided meanwhile
+        check = await deps.scale_to_zero.check(service, key, observed.endpoints, reachable=reachable)
+        if check.verdict is ZeroVerdict.BUSY:
+            now = deps.clock.monotonic()
+            deps.scaler.touch(key, now)
+            self._decide(key, now)
+            return 0.0
+        if check.verdict is ZeroVerdict.GO and deps.scaler.desired(key) == 0:  # a tick may have changed it meanwhile
             await self._scale(observed, 0)
-        return look.after
+        return check.after
 
-    def _cancel(self, key: Key) -> float:
-        """There is work after all: decide anew, and pass again at once."""
-        now = self._parts.clock.monotonic()
-        self._parts.fleet.touch(key, now)
-        self._decide(key, now)
-        return 0.0
-
-    async def _report(self, key: Key, observed: Observed, service: Object, wishes: Wishes) -> None:
-        """Write the status where it differs. Raises Conflict when the PodAutoscaler changed meanwhile."""
-        pod_autoscaler, parts = observed.pod_autoscaler, self._parts
-        threshold = active_threshold(pod_autoscaler, wishes.least)
-        scale = Scale(parts.fleet.desired(key), observed.ready, threshold)
-        now = parts.clock.now()
-        progress = parts.progress.follow(key, pod_autoscaler, observed.pods)
-        trouble = find_trouble(observed.pods, now) or parts.digests.trouble(key)
-        silence = parts.silences.message(key, may_be_zero=wishes.may_be_zero)
-        status = make_status(pod_autoscaler, service, scale, now, trouble, progress, silence)
+    async def _report(self, key: Key, observed: ObservedRevision, service: Object, spec: RevisionSpec) -> None:
+        """Update the status if it differs. Raises Conflict when the PodAutoscaler changed meanwhile."""
+        pod_autoscaler, deps = observed.pod_autoscaler, self._deps
+        threshold = active_threshold(pod_autoscaler, spec.least)
+        scale = Scale(deps.scaler.desired(key), observed.ready, threshold)
+        now = deps.clock.now()
+        progress = deps.progress.follow(key, pod_autoscaler, observed.pods)
+        failure = find_start_failure(observed.pods, now) or deps.digests.failure(key)
+        unavailable = deps.availability.message(key, may_be_zero=spec.may_be_zero)
+        status = make_status(pod_autoscaler, service, scale, now, failure, progress, unavailable)
         if is_reported(pod_autoscaler, status):
             return
         patch = {"metadata": {"resourceVersion": version_of(pod_autoscaler)}, "status": status}
-        await parts.cluster.patch(POD_AUTOSCALER, key.name, patch, key.namespace, manager=MANAGER, subresource="status")
+        await deps.cluster.patch(POD_AUTOSCALER, key.name, patch, key.namespace, manager=MANAGER, subresource="status")

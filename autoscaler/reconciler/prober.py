@@ -1,8 +1,8 @@
-"""The proof that a revision's requests reach the activator: asked as Knative's own autoscaler asks.
+"""A probe that proves that a revision's requests reach the activator, the same as that of Knative's autoscaler.
 
-`GET http://REVISION.NAMESPACE.svc.SUFFIX:PORT/healthz` with `K-Network-Probe: activator` is answered by an activator
-with its name, and by queue-proxy with an error (knative/serving `pkg/reconciler/autoscaling/kpa/scaler.go:
-activatorProbe`). Each probe has a connection of its own: an older one would still lead to where the Service led before.
+An activator answers `GET http://REVISION.NAMESPACE.svc.SUFFIX:PORT/healthz` with `K-Network-Probe: activator` with its
+name; queue-proxy answers with an error (knative/serving `pkg/reconciler/autoscaling/kpa/scaler.go: activatorProbe`).
+Each probe uses a new connection: an older one would still lead to the Service's former endpoints.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from clusters.net.session import LazySession
 log = logging.getLogger(__name__)
 
 CLUSTER_DOMAIN: Final = "cluster.local"
-"""Kubernetes' default for the names of Services."""
+"""Kubernetes' default suffix of the names of Services."""
 PATH: Final = "/healthz"
 NAME: Final = "activator"
 HEADERS: Final = {"User-Agent": "Knative-Autoscaling-Probe", "K-Network-Probe": NAME}
 TIMEOUT: Final = 2.0
-"""s for name, connection and answer; one that takes longer is asked again a second later."""
-MOST_FAILURES: Final = 1_000  # revisions of which a failure is remembered, so that it is told once
+"""Seconds for DNS, connection and response; a slower probe is repeated a second later."""
+MOST_FAILURES: Final = 1_000  # revisions whose failure is remembered, so that it is logged once
 
 
 class ActivatorProber:
-    """A `Prober` over HTTP. `resolver`: for who is not in the cluster, whose DNS does not know Services."""
+    """A `Prober` over HTTP. `resolver` is for processes outside the cluster, whose DNS does not resolve Services."""
 
     def __init__(
         self, *, domain: str = CLUSTER_DOMAIN, timeout: float = TIMEOUT, resolver: AbstractResolver | None = None
@@ -40,39 +40,35 @@ class ActivatorProber:
         self._session = LazySession(timeout, partial(aiohttp.TCPConnector, force_close=True, resolver=resolver))
         self._failing: dict[Key, str] = {}
         self.probes = 0
-        self.failed = 0  # those that got no answer, or another's
+        self.failed = 0  # without the activator's response
 
     async def in_path(self, key: Key, port: int) -> bool:
-        """Whether a probe by the revision's address, at that port of its Service, reached the activator."""
+        """Return whether a probe of the revision's address, at that port of its Service, reached the activator."""
         self.probes += 1
         url = f"http://{key.name}.{key.namespace}.svc.{self._domain}:{port}{PATH}"
-        wrong = await self._ask(url)
+        wrong = await self._probe(url)
         if not wrong:
             self._failing.pop(key, None)
             return True
         self.failed += 1
-        self._note(key, f"{url}: {wrong}")
+        if self._failing.get(key) != wrong:  # logged once: some probes fail while Knative programs its Services
+            log.info("the activator is not yet proven in the path of %s: %s: %s", key, url, wrong)
+        if len(self._failing) >= MOST_FAILURES:
+            self._failing.clear()
+        self._failing[key] = wrong
         return False
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""
         await self._session.close()
 
-    async def _ask(self, url: str) -> str:
-        """What is wrong with the answer, empty when it is the activator's."""
+    async def _probe(self, url: str) -> str:
+        """Return the fault of the response; empty if it is the activator's."""
         try:
             async with self._session.open().get(url, headers=HEADERS, allow_redirects=False) as response:
-                said = await response.content.read(len(NAME) + 1)
+                body = await response.content.read(len(NAME) + 1)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             return f"no answer: {str(error) or type(error).__name__}"
-        if response.status == HTTPStatus.OK and said == NAME.encode():
+        if response.status == HTTPStatus.OK and body == NAME.encode():
             return ""
-        return f"status {response.status} and not the activator's word"
-
-    def _note(self, key: Key, why: str) -> None:
-        """Say it once: while Knative programs its Services, some probes are to fail."""
-        if self._failing.get(key) != why:
-            log.info("the activator is not yet proven in the path of %s: %s", key, why)
-        if len(self._failing) >= MOST_FAILURES:
-            self._failing.clear()
-        self._failing[key] = why
+        return f"status {response.status}, not the activator's response"

@@ -1,7 +1,7 @@
-"""How far first replicas are: one Pod of each revision that was never ready is asked, and its word kept.
+"""The progress of first starts: one Pod of each revision that was never ready is polled.
 
-What it says is written into three objects (PodAutoscaler, Revision, Model), so of a long download one word in a while
-is passed on. The start of a replica is a second old, or nearly, before somebody asks.
+The progress is written into three objects (PodAutoscaler, Revision, Model), so updates of a long download are limited
+to one per `NEWS_INTERVAL`. The first poll comes about a second after the start.
 """
 
 from __future__ import annotations
@@ -21,87 +21,82 @@ from clusters.net.endpoints import Endpoint, endpoint_of, is_ready
 log = logging.getLogger(__name__)
 
 INTERVAL: Final = 1.0
-"""s between two questions to a Pod."""
-MOST_AT_ONCE: Final = 64  # questions: those to replicas that serve have the same client, and come first
+"""Seconds between two polls of a Pod."""
+MOST_AT_ONCE: Final = 64  # concurrent polls: reads of ready replicas share the client and take precedence
 NEWS_INTERVAL: Final = 5.0
-"""s between two words of a Pod that are passed on: with 50 long starts at once, 30 writes a second."""
+"""Seconds between two updates of one Pod: with 50 concurrent long starts, 30 writes a second."""
 
 
 class ProgressSource(Protocol):
-    """Servers that start."""
+    """A source of the progress of starting servers."""
 
     async def progress(self, endpoint: Endpoint) -> str:
-        """How far it is, for people. Raises NoSample or BadSample."""
+        """Return the progress as text. Raises NoSample or BadSample."""
         ...
 
 
-class Progress:
-    """Asks while there is somebody to ask."""
+class StartProgress:
+    """Polls Pods while some revision is followed."""
 
     def __init__(self, source: ProgressSource, clock: Clock) -> None:
         self._source = source
         self._clock = clock
-        self._asked: dict[Key, Endpoint] = {}
-        self._said: dict[Key, str] = {}
-        self._told_at: dict[Key, float] = {}
-        self._somebody = asyncio.Event()
+        self._endpoints: dict[Key, Endpoint] = {}
+        self._texts: dict[Key, str] = {}
+        self._reported_at: dict[Key, float] = {}
+        self._any_followed = asyncio.Event()
 
     def follow(self, key: Key, pod_autoscaler: Object, pods: Iterable[Object]) -> str:
-        """Ask one of these Pods from now on, while the initial scale was not reached; what it said last."""
-        endpoint = None if is_initialized(pod_autoscaler) else _first(pods)
+        """Poll one of these Pods until the initial scale was reached; return its last progress."""
+        endpoint = None
+        if not is_initialized(pod_autoscaler):
+            found = (endpoint_of(pod) for pod in pods if not is_ready(pod) and not is_deleting(pod))
+            endpoint = min((one for one in found if one is not None), key=lambda one: one.pod, default=None)
         if endpoint is None:
             self.forget(key)
             return ""
-        if self._asked.get(key) != endpoint:
-            self.forget(key)  # another Pod's word
-        self._asked[key] = endpoint
-        self._somebody.set()
-        return self._said.get(key, "")
+        if self._endpoints.get(key) != endpoint:
+            self.forget(key)  # the text is of another Pod
+        self._endpoints[key] = endpoint
+        self._any_followed.set()
+        return self._texts.get(key, "")
 
     def forget(self, key: Key) -> None:
-        """The revision is gone, or has nothing to tell any more."""
-        self._asked.pop(key, None)
-        self._said.pop(key, None)
-        self._told_at.pop(key, None)
+        """Delete a revision that is gone or has no progress to report any more."""
+        self._endpoints.pop(key, None)
+        self._texts.pop(key, None)
+        self._reported_at.pop(key, None)
 
-    async def run(self, news: Callable[[Key], None]) -> None:
-        """Ask until cancelled; calls `news` with each revision whose Pod says something else than before."""
+    async def run(self, enqueue: Callable[[Key], None]) -> None:
+        """Poll until cancelled; `enqueue` receives each revision with a new progress."""
         while True:
-            await self._somebody.wait()
+            await self._any_followed.wait()
             await self._clock.sleep(INTERVAL)
-            await self._ask_all(news)
-            if not self._asked:
-                self._somebody.clear()
+            endpoints = list(self._endpoints.items())
+            for begin in range(0, len(endpoints), MOST_AT_ONCE):
+                await self._read(endpoints[begin : begin + MOST_AT_ONCE], enqueue)
+            if not self._endpoints:
+                self._any_followed.clear()
 
-    async def _ask_all(self, news: Callable[[Key], None]) -> None:
-        asked = list(self._asked.items())
-        for begin in range(0, len(asked), MOST_AT_ONCE):
-            await self._ask_some(asked[begin : begin + MOST_AT_ONCE], news)
+    async def _read(self, endpoints: Sequence[tuple[Key, Endpoint]], enqueue: Callable[[Key], None]) -> None:
+        """Read these Pods, and report changed texts: the end of a start at once, other changes after a while."""
+        texts = await asyncio.gather(*(self._read_one(endpoint) for _, endpoint in endpoints))
+        for (key, endpoint), text in zip(endpoints, texts, strict=True):
+            if text is None or text == self._texts.get(key, "") or self._endpoints.get(key) != endpoint:
+                continue
+            now = self._clock.monotonic()
+            if not text or self._reported_at.get(key, -math.inf) + NEWS_INTERVAL <= now:
+                self._texts[key], self._reported_at[key] = text, now
+                enqueue(key)
 
-    async def _ask_some(self, asked: Sequence[tuple[Key, Endpoint]], news: Callable[[Key], None]) -> None:
-        words = await asyncio.gather(*(self._ask(endpoint) for _, endpoint in asked))
-        for (key, endpoint), word in zip(asked, words, strict=True):
-            if word is not None and self._asked.get(key) == endpoint and self._is_news(key, word):
-                self._said[key], self._told_at[key] = word, self._clock.monotonic()
-                news(key)
-
-    def _is_news(self, key: Key, word: str) -> bool:
-        """An end is told at once, more of the same after a while."""
-        due = self._told_at.get(key, -math.inf) + NEWS_INTERVAL <= self._clock.monotonic()
-        return self._said.get(key, "") != word and (due or not word)
-
-    async def _ask(self, endpoint: Endpoint) -> str | None:
-        """Its word; None of one that is silent, or no server of ours: what was said before stands."""
+    async def _read_one(self, endpoint: Endpoint) -> str | None:
+        """Return the Pod's progress; None if it does not answer or has no server of ours, so that the last text
+        remains.
+        """
         try:
             return await self._source.progress(endpoint)
         except (NoSample, BadSample) as error:
             log.debug("%s: %s", endpoint.pod, error)
-        except Exception:  # the frame: what one Pod says must not keep others' words, nor end all scaling
+        except Exception:  # an error in one Pod must not stop the others
             log.exception("%s: its progress cannot be read", endpoint.pod)
         return None
-
-
-def _first(pods: Iterable[Object]) -> Endpoint | None:
-    """The first by name that has an address, is not ready, and stays."""
-    found = (endpoint_of(pod) for pod in pods if not is_ready(pod) and not is_deleting(pod))
-    return min((one for one in found if one is not None), key=lambda one: one.pod, default=None)

@@ -1,13 +1,13 @@
-"""The ServerlessService of a PodAutoscaler: the one object that a class has to create, and which mode it is to have.
+"""The ServerlessService of a PodAutoscaler, which every autoscaler class must create, and its mode.
 
 Knative: `pkg/reconciler/autoscaling/kpa/kpa.go` (mode), `…/resources/sks.go` (object). `Proxy` puts the activator in
-the path, `Serve` sends straight to the replicas.
+the path, `Serve` sends requests directly to the replicas.
 
-    desired 0                                    Proxy   nobody else could hold a request
+    desired 0                                    Proxy   the activator must hold requests
     no replica ready                             Proxy
-    burst capacity -1                            Proxy   asked for
-    free slots below the wished burst capacity   Proxy   the activator spreads bursts
-    requests wait at the activator               Proxy   they are served before newcomers
+    burst capacity -1                            Proxy   as configured
+    free slots below the target burst capacity   Proxy   the activator spreads bursts
+    requests are queued at the activator         Proxy   they are served before new ones
     else                                         Serve
 """
 
@@ -28,20 +28,20 @@ from clusters.base.objects import (
     owner_reference,
 )
 
-LEAST_ACTIVATORS = 2  # of all that run; Knative's least number per revision
-ACTIVATOR_CAPACITY = 100.0  # requests at once of one activator: `activator-capacity` of config-autoscaler
+LEAST_ACTIVATORS = 2  # of all that run; Knative's minimum per revision
+ACTIVATOR_CAPACITY = 100.0  # concurrent requests of one activator: `activator-capacity` of config-autoscaler
 
 
-class Mode(StrEnum):
-    """Where the revision's requests go."""
+class ServiceMode(StrEnum):
+    """The destination of the revision's requests."""
 
     PROXY = "Proxy"
     SERVE = "Serve"
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
-    """What the mode depends on: replicas, and slots of work."""
+class ModeInputs:
+    """The inputs of the mode: replicas, and slots of work."""
 
     desired: int
     ready: int
@@ -51,25 +51,25 @@ class Traffic:
     burst_capacity: float
 
 
-def wanted_mode(traffic: Traffic) -> Mode:
-    """The mode by the table above."""
-    free = traffic.ready * traffic.slots - traffic.work
-    short = traffic.burst_capacity > 0 and free < traffic.burst_capacity
-    asked = traffic.burst_capacity == ALWAYS_PROXY
-    proxied = traffic.desired == 0 or traffic.ready == 0 or traffic.queued > 0 or short or asked
-    return Mode.PROXY if proxied else Mode.SERVE
+def wanted_mode(inputs: ModeInputs) -> ServiceMode:
+    """Return the mode by the table above."""
+    free = inputs.ready * inputs.slots - inputs.work
+    short = inputs.burst_capacity > 0 and free < inputs.burst_capacity
+    always = inputs.burst_capacity == ALWAYS_PROXY
+    proxied = inputs.desired == 0 or inputs.ready == 0 or inputs.queued > 0 or short or always
+    return ServiceMode.PROXY if proxied else ServiceMode.SERVE
 
 
 def wanted_activators(ready: int, slots: float, burst_capacity: float) -> int:
-    """Activators that hold what the ready replicas and a burst bring. Knative: `computeNumActivators` in `kpa.go`."""
+    """Return the activators needed for the ready replicas and a burst. Knative: `computeNumActivators` in `kpa.go`."""
     if burst_capacity == 0.0:
         return LEAST_ACTIVATORS
     held = ready * slots + max(burst_capacity, 0.0)
     return max(LEAST_ACTIVATORS, math.ceil(held / ACTIVATOR_CAPACITY))
 
 
-def make_serverless_service(pod_autoscaler: Object, mode: Mode, activators: int = LEAST_ACTIVATORS) -> Object:
-    """The ServerlessService of this PodAutoscaler."""
+def make_serverless_service(pod_autoscaler: Object, mode: ServiceMode, activators: int = LEAST_ACTIVATORS) -> Object:
+    """Return the ServerlessService of this PodAutoscaler."""
     spec = pod_autoscaler["spec"]
     return {
         "apiVersion": SERVERLESS_SERVICE.api_version,
@@ -90,7 +90,7 @@ def make_serverless_service(pod_autoscaler: Object, mode: Mode, activators: int 
 
 
 def changed_fields(present: Object, wanted: Object) -> Object:
-    """A merge patch that brings `present` to `wanted`; empty when it is there."""
+    """Return a merge patch from `present` to `wanted`; empty if they are equal."""
     patch: Object = {}
     if differing := {key: value for key, value in wanted["spec"].items() if present["spec"].get(key) != value}:
         patch["spec"] = differing

@@ -1,4 +1,4 @@
-"""The status of a PodAutoscaler, as the Revision needs it from whatever class.
+"""The status of a PodAutoscaler, as the Revision requires it of every class.
 
 Knative: `pkg/apis/autoscaling/v1alpha1/pa_lifecycle.go` and `computeActiveCondition` in `kpa.go`. `threshold` is the
 initial scale until it was reached once, then max(1, lower bound). Active, by row from the top:
@@ -8,13 +8,13 @@ initial scale until it was reached once, then max(1, lower bound). Active, by ro
     ready < threshold                                  Unknown  Queued
     ready ≥ threshold                                  True
 
-`ScaleTargetInitialized` becomes True when the threshold is met and `serviceName` is known, and stays True: Ready=False
-beside a serviceName without it would tell the Revision that its initial scale was never achieved. Ready is False if
-one of the three others is, else Unknown if one is, else True.
+`ScaleTargetInitialized` becomes True when the threshold is met and `serviceName` is known, and stays True. With a
+serviceName and Ready=False but without it, the Revision would conclude that its initial scale was never achieved. Ready
+is False if one of the three others is, else Unknown if one is, else True.
 
-`MetricsAvailable` is ours: False with reason `MetricsUnavailable` while replicas or activators are not heard, absent
-until that was so once. `ReplicasStarted` is ours likewise: False with the reason while a replica does not start, also
-beside others that serve. Nothing follows from either but that people see it.
+Two conditions are Knodel's own and only inform users. `MetricsAvailable` is False with reason `MetricsUnavailable`
+while replicas or activators do not answer, and absent until that happened once. `ReplicasStarted` is False with a
+reason while a replica fails to start, even if others serve, and absent likewise.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _TEXTS = {
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Replicas: wished, ready, and how many must be ready to be active."""
+    """Replicas: desired, ready, and the number that must be ready to be active."""
 
     desired: int
     ready: int
@@ -51,7 +51,9 @@ class Scale:
 
 
 def active_threshold(pod_autoscaler: Object, least: int) -> int:
-    """Ready replicas that make it active; `least` is the lower bound of the decision, initial scale included."""
+    """Return the ready replicas that make it active; `least` is the decision's lower bound, including the initial
+    scale.
+    """
     return max(1, least) if is_initialized(pod_autoscaler) else least
 
 
@@ -60,12 +62,15 @@ def make_status(
     serverless_service: Object | None,
     scale: Scale,
     now: datetime,
-    trouble: str = "",
+    failure: str = "",
     progress: str = "",
-    silence: str = "",
+    unavailable: str = "",
 ) -> Object:
-    """The whole status. `trouble` of a replica that does not start is `Reason: message`; it, or the `progress` of one
-    that does, is told by Active until the initial scale was reached once. `silence` says who is not heard, if anybody.
+    """Return the whole status.
+
+    `failure`, of a replica that fails to start, is `Reason: message`. Active reports it, or else the `progress` of a
+    starting replica, until the initial scale was reached once. `unavailable` is the message about missing metrics, if
+    any.
     """
     former = pod_autoscaler.get("status") or {}
     conditions = list(former.get("conditions") or ())
@@ -74,14 +79,22 @@ def make_status(
     private = sks_status.get("privateServiceName") or former.get("metricsServiceName")
     initialized = is_initialized(pod_autoscaler) or (bool(service) and scale.ready >= scale.threshold)
     conditions = with_condition(conditions, INITIALIZED, "True" if initialized else "Unknown", now)
-    conditions = with_condition(conditions, ACTIVE, *_active(pod_autoscaler, scale, now, trouble or progress))
-    conditions = with_condition(conditions, SKS_READY, *_sks_ready(serverless_service, now))
+    conditions = with_condition(conditions, ACTIVE, *_active(pod_autoscaler, scale, now, failure or progress))
+    sks_ready = ("Unknown", now, "NotReady", "")
+    if serverless_service is not None and is_true(serverless_service, READY):
+        sks_ready = ("True", now, "", "")
+    elif serverless_service is not None:
+        message = (condition_of(serverless_service, READY) or {}).get("message", "")
+        sks_ready = ("Unknown", now, "NotReady", message)
+    conditions = with_condition(conditions, SKS_READY, *sks_ready)
     conditions = with_condition(conditions, READY, *_ready(conditions, now))
-    told = {condition["type"] for condition in conditions}
-    if silence or METRICS in told:
-        conditions = with_condition(conditions, METRICS, *_heard(silence, now))
-    if trouble or STARTED in told:
-        conditions = with_condition(conditions, STARTED, *_started(trouble, now))
+    present = {condition["type"] for condition in conditions}
+    if unavailable or METRICS in present:
+        metrics = ("False", now, UNAVAILABLE, unavailable) if unavailable else ("True", now, "", "")
+        conditions = with_condition(conditions, METRICS, *metrics)
+    if failure or STARTED in present:
+        reason, _, message = failure.partition(": ")
+        conditions = with_condition(conditions, STARTED, "False" if failure else "True", now, reason, message)
     status: Object = {
         "conditions": conditions,
         "desiredScale": scale.desired,
@@ -92,69 +105,55 @@ def make_status(
     return status | {name: value for name, value in names.items() if value}
 
 
-def news_in(pod_autoscaler: Object) -> str:
-    """What a status of ours tells of replicas that start; empty where that is nothing."""
+def start_progress_of(pod_autoscaler: Object) -> str:
+    """Return the progress of starting replicas in a status of ours; empty without any."""
     active = condition_of(pod_autoscaler, ACTIVE) or {}
     message = str(active.get("message") or "")
     return message.removeprefix(_TEXTS["Queued"]).strip() if active.get("reason") == "Queued" else ""
 
 
-def trouble_in(pod_autoscaler: Object) -> tuple[str, str]:
-    """Reason and message of what a status of ours tells of a replica that does not start; both empty without one."""
+def start_failure_of(pod_autoscaler: Object) -> tuple[str, str]:
+    """Return reason and message of a failed start in a status of ours; both empty without one."""
     started = condition_of(pod_autoscaler, STARTED) or {}
     return (str(started.get("reason") or ""), str(started.get("message") or ""))
 
 
 def is_reported(pod_autoscaler: Object, status: Object) -> bool:
-    """Whether this is its status; Knative's webhook adds names that are not known yet, as empty ones."""
+    """Return whether the status is up to date. Knative's webhook adds unknown names as empty ones, which are
+    ignored.
+    """
     return {key: value for key, value in (pod_autoscaler.get("status") or {}).items() if value != ""} == status
 
 
 def is_initialized(pod_autoscaler: Object) -> bool:
-    """Whether the initial scale was reached once."""
+    """Return whether the initial scale was reached once."""
     condition = condition_of(pod_autoscaler, INITIALIZED)
     return condition is not None and condition["status"] == "True"
 
 
 def has_timed_out(pod_autoscaler: Object) -> bool:
-    """Whether it was given up after its progress deadline."""
+    """Return whether it was given up after its progress deadline."""
     condition = condition_of(pod_autoscaler, ACTIVE)
     return condition is not None and condition["status"] == "False" and condition.get("reason") == TIMED_OUT
 
 
 def starting_for(pod_autoscaler: Object, now: datetime) -> float | None:
-    """Seconds that it has been starting (Active Unknown), or None."""
+    """Return the seconds for which it has been starting (Active Unknown), or None."""
     condition = condition_of(pod_autoscaler, ACTIVE)
     if condition is None or condition["status"] != "Unknown":
         return None
     return (now - parse_timestamp(condition["lastTransitionTime"])).total_seconds()
 
 
-def _active(pod_autoscaler: Object, scale: Scale, now: datetime, news: str) -> tuple[str, datetime, str, str]:
+def _active(pod_autoscaler: Object, scale: Scale, now: datetime, text: str) -> tuple[str, datetime, str, str]:
     if scale.desired == 0 or scale.threshold == 0:
         starting = starting_for(pod_autoscaler, now) is not None or has_timed_out(pod_autoscaler)
         reason = TIMED_OUT if starting and scale.threshold > 0 else "NoTraffic"
         return "False", now, reason, _TEXTS[reason]
     if scale.ready < scale.threshold:
-        told = news and not is_initialized(pod_autoscaler)
-        return "Unknown", now, "Queued", f"{_TEXTS['Queued']} {news}" if told else _TEXTS["Queued"]
+        shown = text and not is_initialized(pod_autoscaler)
+        return "Unknown", now, "Queued", f"{_TEXTS['Queued']} {text}" if shown else _TEXTS["Queued"]
     return "True", now, "", ""
-
-
-def _sks_ready(serverless_service: Object | None, now: datetime) -> tuple[str, datetime, str, str]:
-    if serverless_service is not None and is_true(serverless_service, READY):
-        return "True", now, "", ""
-    condition = condition_of(serverless_service, READY) if serverless_service is not None else None
-    return "Unknown", now, "NotReady", (condition or {}).get("message", "")
-
-
-def _heard(silence: str, now: datetime) -> tuple[str, datetime, str, str]:
-    return ("False", now, UNAVAILABLE, silence) if silence else ("True", now, "", "")
-
-
-def _started(trouble: str, now: datetime) -> tuple[str, datetime, str, str]:
-    reason, _, message = trouble.partition(": ")
-    return "False" if trouble else "True", now, reason, message
 
 
 def _ready(conditions: list[Object], now: datetime) -> tuple[str, datetime, str, str]:

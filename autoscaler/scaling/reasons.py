@@ -1,4 +1,4 @@
-"""Reasons for a number of replicas: each stage that changes the number adds a `Reason`, which is rendered here."""
+"""Reasons for a number of replicas. Each stage that changes the number adds a `Reason`, which is rendered here."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Rule(StrEnum):
-    """The stages, in the words of the decision log."""
+    """The stages, as named in recorded decisions."""
 
     STABLE = "Stable"
     WAITING = "Waiting"
@@ -30,30 +30,30 @@ class Rule(StrEnum):
 
 _TEXTS = {
     Rule.STABLE: "{work:.2f} slots in use over {window:g} s, {per_replica:g} per replica: {after}",
-    Rule.WAITING: "{queued:g} {requests} ({backlog:.1f} slots after what starts drains) and {work:.2f} slots are in "
-    "use, {per_replica:g} per replica: {after}",
-    Rule.CROWDED: "requests wait inside replicas, {crowd:g} slots are used or waited for, {per_replica:g} per "
+    Rule.WAITING: "{queued:g} {requests} ({backlog:.1f} slots beyond what starting replicas drain) and {work:.2f} "
+    "slots are in use, {per_replica:g} per replica: {after}",
+    Rule.CROWDED: "requests are queued inside replicas, {crowd:g} slots are used or waited for, {per_replica:g} per "
     "replica: {after}",
-    Rule.PANIC: "{threshold:g} times the {ready:g} ready replicas or more were needed: {after} for {remaining:.0f} s",
-    Rule.SLOW: "answers take {latency:.3g} s, the objective is {objective:g} s, and the {ready:g} ready replicas are "
+    Rule.PANIC: "demand exceeds {threshold:g} times the {ready:g} ready replicas: {after} for {remaining:.0f} s",
+    Rule.SLOW: "responses take {latency:.3g} s, the objective is {objective:g} s, and the {ready:g} ready replicas are "
     "busy: {after}",
-    Rule.HOLD: "{peak:g} replicas were needed at once within the last {hold:.0f} s, and a start takes "
-    "{start_time:.1f} s: {after}",
-    Rule.STARTING: "requests wait, so none of {current:g} replicas goes: {after}",
-    Rule.NO_DATA: "readings cover {covered:.0f} s of {window:g} s, so nothing is scaled down: {after}",
-    Rule.RATE: "from {current:g} replicas at least {least:g} and at most {most:g} in one step: {after}",
-    Rule.ACTIVATION: "leaving zero starts at least {activation:g} replicas: {after}",
-    Rule.DELAY: "less must be enough for {delay:g} s before replicas go: {after}",
-    Rule.IN_USE: "idle for {idle:.0f} s of {limit:g} s, so one replica stays: {after}",
+    Rule.HOLD: "peak demand of the last {hold:.0f} s was {peak:g} replicas, and a start takes {start_time:.1f} s: "
+    "{after}",
+    Rule.STARTING: "requests wait, so none of the {current:g} replicas is removed: {after}",
+    Rule.NO_DATA: "readings cover {covered:.0f} s of {window:g} s, so there is no scale-down: {after}",
+    Rule.RATE: "one step from {current:g} replicas may reach {least:g} to {most:g}: {after}",
+    Rule.ACTIVATION: "scaling from zero starts at least {activation:g} replicas: {after}",
+    Rule.DELAY: "replicas are removed after {delay:g} s of lower demand: {after}",
+    Rule.IN_USE: "idle for {idle:.0f} s of {limit:g} s, so one replica remains: {after}",
     Rule.IDLE: "idle for {idle:.0f} s, limit {limit:g} s: {after}",
-    Rule.BOUNDS: "from {least:g} to {most:g} replicas are allowed: {after}",
-    Rule.EXPIRED: "did not become ready within its progress deadline: {after}",
+    Rule.BOUNDS: "the policy allows {least:g} to {most:g} replicas: {after}",
+    Rule.EXPIRED: "not ready within the progress deadline: {after}",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A stage that changed the number of replicas from `before` to `after`, with the numbers it looked at."""
+    """A stage that changed the number of replicas from `before` to `after`, with the values that it used."""
 
     rule: Rule
     before: int

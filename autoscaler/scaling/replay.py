@@ -1,12 +1,14 @@
-"""Decisions again: what a decision was made from, kept as JSON, and decided on once more, perhaps by another policy.
+"""Replay of decisions: the inputs of a decision, stored as JSON, and a new decision from them, optionally by another
+policy.
 
-An entry has the row of each table where it differs from the column's default, and the settings that are not usual:
+An entry contains the row of each table where it differs from the column's default, and the settings that differ from
+theirs:
 
     {"now": 812.5, "specs": {"max": 4, "target": 4.0}, "seen": {"current": 1, "queued": 12.0, "idle": "nan"},
      "state": {"panic_until": "-inf"}, "settings": {"tolerance": 0.1}}
 
-Numbers are exact (NaN and the infinities as text), so the same rules come to the same decision. Other rules, after an
-upgrade, may come to another: then that is what is to be seen.
+Numbers are exact (NaN and the infinities as text), so the same rules give the same decision. After an upgrade, other
+rules may give another decision, which the replay then shows.
 """
 
 from __future__ import annotations
@@ -20,14 +22,14 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from autoscaler.config import Scaling
+from autoscaler.config import DecisionSettings
 from autoscaler.scaling.decider import STAGES, decide
 from autoscaler.scaling.reasons import render
-from autoscaler.scaling.table import Columns, Observations, Specs, State
+from autoscaler.scaling.table import Columns, DeciderState, Observations, Specs
 from clusters.base.errors import KnodelError
 
 INPUTS_ANNOTATION: Final = "autoscaling.knodel.dev/inputs"
-"""On PodAutoscalers: what the last decisions were made from, oldest first, each with `at`, `from` and `to`."""
+"""On PodAutoscalers: the inputs of the last decisions, oldest first, each with `at`, `from` and `to`."""
 
 COLUMNS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -42,19 +44,20 @@ COLUMNS: Final[Mapping[str, str]] = MappingProxyType(
         "scaleDownDelay": "scale_down_delay",
     }
 )
-"""Fields of a policy that a replay may change, with their columns. Not among them is what measurements depend on
-(`stableWindow`): what was measured is what it was."""
+"""Policy fields that a replay may change, with their columns. Excluded are fields that affect the measurements, such as
+`stableWindow`, because the measurements cannot be repeated.
+"""
 
 T = TypeVar("T", bound=Columns)
 
 
 class NoReplay(KnodelError):
-    """What was kept of a decision cannot be decided on again."""
+    """Raised when the stored inputs of a decision cannot be replayed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One stage: the number before and after it, and why it changed; `message` is empty where it did not."""
+    """One stage: the number before and after it, and the reason; `message` is empty if the number did not change."""
 
     rule: str
     before: int
@@ -64,18 +67,18 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """A decision made again."""
+    """The result of a replay."""
 
     desired: int
     steps: tuple[Step, ...]
 
 
 def inputs_of(
-    specs: Specs, seen: Observations, state: State, row: int, now: float, settings: Scaling
+    specs: Specs, seen: Observations, state: DeciderState, row: int, now: float, settings: DecisionSettings
 ) -> dict[str, Any]:
-    """What the decision about a row is made from; to be called before the state is written over."""
-    usual = Scaling()
-    given = {one.name: getattr(settings, one.name) for one in fields(Scaling)}
+    """Return the inputs of the decision about a row. Must be called before the state is overwritten."""
+    usual = DecisionSettings()
+    given = {one.name: getattr(settings, one.name) for one in fields(DecisionSettings)}
     return {
         "now": now,
         "specs": dict(_row(specs, row)),
@@ -89,13 +92,13 @@ def replay(inputs: Mapping[str, Any], changes: Mapping[str, float] = MappingProx
     """Decide again; `changes` are columns of `Specs` with other values. Raises NoReplay."""
     try:
         specs = _table(Specs, {**inputs["specs"], **changes})
-        seen, state = _table(Observations, inputs["seen"]), _table(State, inputs["state"])
-        known = {one.name for one in fields(Scaling)}
+        seen, state = _table(Observations, inputs["seen"]), _table(DeciderState, inputs["state"])
+        known = {one.name for one in fields(DecisionSettings)}
         given = {name: value for name, value in inputs["settings"].items() if name in known}
-        settings = dataclasses.replace(Scaling(), **given)
+        settings = dataclasses.replace(DecisionSettings(), **given)
         decisions, _ = decide(specs, seen, state, float(inputs["now"]), settings)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise NoReplay(f"what was kept of the decision is not understood ({error}): another version kept it") from error
+        raise NoReplay(f"the inputs of this decision are unreadable ({error}): another version wrote them") from error
     reasons = {reason.rule: reason for reason in decisions.reasons(0)}
     steps, number = [], int(seen.current[0])
     for rule, _ in STAGES:
@@ -109,19 +112,16 @@ def replay(inputs: Mapping[str, Any], changes: Mapping[str, float] = MappingProx
 def _row(table: Columns, row: int) -> Iterator[tuple[str, Any]]:
     for one in fields(table):
         value, usual = getattr(table, one.name)[..., row].tolist(), one.metadata["default"]
-        if not all(_same(each, usual) for each in (value if isinstance(value, list) else [value])):
+        values = value if isinstance(value, list) else [value]
+        if not all(each == usual or (math.isnan(each) and math.isnan(usual)) for each in values):
             yield one.name, _told(value)
 
 
 def _table(kind: type[T], row: Mapping[str, Any]) -> T:
-    """One row; columns that this version does not know are left out."""
+    """Return a table of one row. Columns that this version does not know are dropped."""
     names = {one.name for one in fields(kind)}
     columns = {name: np.atleast_1d(_heard(value)) for name, value in row.items() if name in names}
     return kind.of(**{name: value[:, None] if value.size > 1 else value for name, value in columns.items()})
-
-
-def _same(value: float, usual: float) -> bool:
-    return value == usual or (math.isnan(value) and math.isnan(usual))
 
 
 def _told(value: Any) -> Any:

@@ -1,15 +1,14 @@
-"""What replicas held, added up by purpose: the reading of a bill, as it stands in an annotation. Pure.
+"""The usage of replicas by purpose, as stored in an annotation and read by bills. Pure.
 
-Unit: pod-seconds, that is seconds times Pods that hold resources of a node, whatever they do. By purpose:
+The unit is pod-seconds: seconds times Pods that occupy resources of a node. By purpose:
 
     serving    ready, with at least one request
-    idle       ready, without any
-    starting   not ready yet, or not any more
-    canary     of a version that is on trial beside the one with the traffic, whatever it did
+    idle       ready, without requests
+    starting   not ready yet, or no longer ready
+    canary     of a version under trial beside the stable one, regardless of its work
 
-`claims` beside them counts replicas that came out of a warm pool, by which the pool's own bill is divided. Sums are
-kept by hour and by day (UTC), for `KEPT_HOURS` and `KEPT_DAYS`, apart for replicas of different resources: a `Meter`
-each.
+In addition, `claims` counts replicas from a warm pool; the pool's own bill is divided by them. Sums are kept by hour
+and by day (UTC), for `KEPT_HOURS` and `KEPT_DAYS`, in a separate `Meter` for each size of replicas.
 
     {"at":"2026-01-01T14:30:00Z","meters":[{"replica":{"cpu":1.0,"memory":1073741824.0},
      "hours":{"2026-01-01T14":[12.5,40.0,3.1,0.0,1.0]},"days":{"2026-01-01":[12.5,40.0,3.1,0.0,1.0]}}]}
@@ -27,25 +26,25 @@ from typing import Any, Final, Self
 from clusters.base.objects import Object, annotations_of, parse_timestamp, timestamp
 
 USAGE_ANNOTATION: Final = "autoscaling.knodel.dev/usage"
-"""On PodAutoscalers and WarmPools: their `Usage`, at most one write a minute."""
+"""On PodAutoscalers and WarmPools: their `Usage`, written at most once a minute."""
 
 CANARY_ANNOTATION: Final = "autoscaling.knodel.dev/canary"
-"""On the PodAutoscalers of a version that is on trial: `true`, by who decides on the traffic."""
+"""On the PodAutoscalers of a version under trial: `true`, written by the controller of rollouts."""
 
 KEPT_HOURS: Final = 25
-"""The present one, and a day before it."""
+"""The present hour, and a day before it."""
 KEPT_DAYS: Final = 32
-"""The present one, and a month before it."""
+"""The present day, and a month before it."""
 KEPT_METERS: Final = 4
-"""Kinds of replicas told apart: sizes change with versions, and rarely."""
+"""Sizes of replicas that are distinguished: sizes change with versions, and rarely."""
 DIGITS: Final = 2
-"""Of a pod-second that are written."""
+"""Decimal places of written pod-seconds."""
 HOUR: Final = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Pod-seconds by purpose, and claims; the order is that of the annotation."""
+    """Pod-seconds by purpose, and claims, in the order of the annotation."""
 
     serving: float = 0.0
     idle: float = 0.0
@@ -64,21 +63,21 @@ class Spent:
 
     @property
     def pod_seconds(self) -> float:
-        """Of all purposes."""
+        """Sum of all purposes."""
         return self.serving + self.idle + self.starting + self.canary
 
     @property
     def is_nothing(self) -> bool:
-        """Whether it would be written as nothing."""
+        """Whether all values are written as zero."""
         return not any(round(value, DIGITS) for value in astuple(self))
 
     def to_json(self) -> list[float]:
-        """As it stands in the annotation."""
+        """Return the annotation's representation."""
         return [round(value, DIGITS) for value in astuple(self)]
 
     @classmethod
     def from_json(cls, values: Any) -> Spent:
-        """The inverse of `to_json`; what is no row of ours counts as nothing."""
+        """Return the inverse of `to_json`; zero for an invalid row."""
         wanted = len(fields(cls))
         if not isinstance(values, list) or len(values) != wanted or not all(map(_is_amount, values)):
             return cls()
@@ -87,37 +86,37 @@ class Spent:
 
 NOTHING: Final = Spent()
 Replica = Mapping[str, float]
-"""What one Pod asks for: `cpu` in cores, `memory` in bytes, extended resources by their names."""
+"""Resource requests of one Pod: `cpu` in cores, `memory` in bytes, extended resources by their names."""
 
 
 @dataclass(slots=True)
 class Meter:
-    """The sums of one kind of replica, by `2026-01-01T14` and by `2026-01-01`."""
+    """The sums of one size of replicas, by `2026-01-01T14` and by `2026-01-01`."""
 
     replica: Replica
     hours: dict[str, Spent] = field(default_factory=dict)
     days: dict[str, Spent] = field(default_factory=dict)
 
     def add(self, spent: Spent, at: datetime) -> None:
-        """Add what was spent just before `at`."""
+        """Add the usage just before `at`."""
         _put(self.hours, hour_of(at), spent, KEPT_HOURS)
         _put(self.days, day_of(at), spent, KEPT_DAYS)
 
     def merge(self, other: Meter) -> None:
-        """Add all of another meter."""
+        """Add all sums of another meter."""
         for mine, theirs, kept in ((self.hours, other.hours, KEPT_HOURS), (self.days, other.days, KEPT_DAYS)):
             for name, spent in theirs.items():
                 _put(mine, name, spent, kept)
 
     def to_json(self) -> dict[str, Any]:
-        """As it stands in the annotation."""
-        said = {name: spent.to_json() for name, spent in self.hours.items() if not spent.is_nothing}
+        """Return the annotation's representation."""
+        hours = {name: spent.to_json() for name, spent in self.hours.items() if not spent.is_nothing}
         days = {name: spent.to_json() for name, spent in self.days.items() if not spent.is_nothing}
-        return {"replica": dict(self.replica), "hours": said, "days": days}
+        return {"replica": dict(self.replica), "hours": hours, "days": days}
 
     @classmethod
     def from_json(cls, value: Any) -> Self:
-        """The inverse of `to_json`; what makes no sense is left out."""
+        """Return the inverse of `to_json`, without invalid values."""
         parts = value if isinstance(value, dict) else {}
         replica = {name: float(amount) for name, amount in _mapping(parts.get("replica")) if _is_amount(amount)}
         hours = {name: Spent.from_json(row) for name, row in _mapping(parts.get("hours"))}
@@ -127,13 +126,13 @@ class Meter:
 
 @dataclass(slots=True)
 class Usage:
-    """All that was counted for one revision, or one warm pool, up to `at` (None: nothing yet)."""
+    """The usage of one revision or warm pool up to `at` (None: nothing yet)."""
 
     at: datetime | None = None
     meters: list[Meter] = field(default_factory=list)
 
     def meter(self, replica: Replica) -> Meter:
-        """The meter of such replicas, made where there is none."""
+        """Return the meter of this size of replicas; create it if necessary."""
         found = next((one for one in self.meters if one.replica == replica), None)
         if found is None:
             found = Meter(dict(replica))
@@ -141,38 +140,38 @@ class Usage:
         return found
 
     def merge(self, other: Usage) -> None:
-        """Take over what another one counted, that of a revision that is gone."""
+        """Add the usage of a deleted revision."""
         for meter in other.meters:
             self.meter(meter.replica).merge(meter)
 
     def to_json(self) -> str:
-        """The annotation's text."""
-        said = {"at": timestamp(self.at) if self.at else "", "meters": [one.to_json() for one in self.meters]}
-        return json.dumps(said, separators=(",", ":"))
+        """Return the annotation's text."""
+        document = {"at": timestamp(self.at) if self.at else "", "meters": [one.to_json() for one in self.meters]}
+        return json.dumps(document, separators=(",", ":"))
 
 
 def read_usage(obj: Object) -> Usage:
-    """The `Usage` of a PodAutoscaler or WarmPool; one without anything where there is none that can be read."""
+    """Return the `Usage` of a PodAutoscaler or WarmPool; an empty one if it is missing or unreadable."""
     try:
-        said = json.loads(annotations_of(obj).get(USAGE_ANNOTATION, "{}"))
-        at = parse_timestamp(said["at"]) if said.get("at") else None
-        return Usage(at, [Meter.from_json(one) for one in said.get("meters") or ()][-KEPT_METERS:])
+        document = json.loads(annotations_of(obj).get(USAGE_ANNOTATION, "{}"))
+        at = parse_timestamp(document["at"]) if document.get("at") else None
+        return Usage(at, [Meter.from_json(one) for one in document.get("meters") or ()][-KEPT_METERS:])
     except (ValueError, TypeError, AttributeError, RecursionError):
         return Usage()
 
 
 def hour_of(at: datetime) -> str:
-    """The name of an hour: `2026-01-01T14`."""
+    """Return the name of an hour: `2026-01-01T14`."""
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H")
 
 
 def day_of(at: datetime) -> str:
-    """The name of a day: `2026-01-01`."""
+    """Return the name of a day: `2026-01-01`."""
     return at.astimezone(UTC).strftime("%Y-%m-%d")
 
 
 def hours_between(start: datetime, end: datetime) -> Iterator[tuple[datetime, float]]:
-    """The parts of a time that lie in one hour each: (a moment of that hour, seconds)."""
+    """Yield the parts of a time span by hour: (a time in that hour, seconds)."""
     while start < end:
         following = start.replace(minute=0, second=0, microsecond=0) + HOUR
         stop = min(following, end)

@@ -1,6 +1,6 @@
-"""What the free members of warm pools hold: an account for each pool, written on the WarmPool.
+"""The usage of the free members of warm pools: an account for each pool, written on the WarmPool.
 
-Free members are those that no revision has claimed; from its claim on a member is on the revision's account.
+Free members are those that no revision has claimed; claimed ones belong to the revision's account.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import logging
 from collections.abc import Mapping
 
 from autoscaler.config import Records
-from autoscaler.usage.account import Account, Moment, replica_of
+from autoscaler.usage.account import Account, ClockReading, replica_of
 from autoscaler.usage.ledger import save
 from autoscaler.usage.meter import read_usage
 from autoscaler.warmpool.claims.marks import LABEL_POOL
@@ -23,8 +23,8 @@ from clusters.runtime.informer import Informer
 log = logging.getLogger(__name__)
 
 
-class PoolLedger:
-    """Accounts by WarmPool; `pod` hears of every change of a member, `run` writes."""
+class PoolUsageLedger:
+    """Accounts by WarmPool; `on_pod` observes every change of a member, `run` writes."""
 
     def __init__(self, cluster: Cluster, pools: Informer, clock: Clock, records: Records, manager: str) -> None:
         self._cluster = cluster
@@ -35,8 +35,8 @@ class PoolLedger:
         self._members: dict[Key, dict[Key, Object]] = {}  # pool → its free members
         self._accounts: dict[Key, Account] = {}
 
-    def pod(self, before: Object | None, after: Object | None) -> None:
-        """A member has changed; for `Informer.subscribe`."""
+    def on_pod(self, before: Object | None, after: Object | None) -> None:
+        """Observe a changed member; for `Informer.subscribe`."""
         pod = after or before
         if pod is None or (name := labels_of(before or pod).get(LABEL_POOL, labels_of(pod).get(LABEL_POOL))) is None:
             return
@@ -47,45 +47,41 @@ class PoolLedger:
         else:
             members[key_of(pod)] = after
         if (account := self._accounts.get(pool)) is not None:
-            self._see(account, members)
+            self._observe(account, members)
 
     async def run(self) -> None:
-        """Write what is due, until cancelled."""
+        """Write due accounts until cancelled."""
         while True:
             await self.write()
             await self._clock.sleep(self._interval)
 
     async def write(self) -> None:
-        """Write every account that is due; one that the cluster refuses is tried again the next time."""
+        """Write every due account. Rejected writes are retried the next time."""
         for pool in list(self._members):
             found = self._pools.get(pool.name, pool.namespace)
             if found is None:
-                self._forget(pool)
+                self._accounts.pop(pool, None)
+                if not self._members[pool]:
+                    del self._members[pool]
                 continue
-            account = self._accounts.get(pool) or self._open(pool, found)
+            if (account := self._accounts.get(pool)) is None:
+                account = self._accounts[pool] = Account(read_usage(found))
+                self._observe(account, self._members[pool])
             if account.due(self._now(), self._interval) != 0.0:
                 continue
             try:
                 await save(account, self._cluster, WARM_POOL, pool, self._manager, self._now())
             except ClusterError as error:
-                log.warning("the usage of warm pool %s is not written: %s", pool, error)
+                log.warning("cannot write the usage of warm pool %s: %s", pool, error)
 
-    def _open(self, pool: Key, found: Object) -> Account:
-        account = self._accounts[pool] = Account(read_usage(found))
-        self._see(account, self._members[pool])
-        return account
-
-    def _see(self, account: Account, members: Mapping[Key, Object]) -> None:
-        """The newest member tells how large one is: those of a former template are soon replaced."""
+    def _observe(self, account: Account, members: Mapping[Key, Object]) -> None:
+        """Update the account; the newest member determines the size, since members of an old template are soon
+        replaced.
+        """
         now = self._now()
         if members:
             account.resize(replica_of(next(reversed(list(members.values()))).get("spec") or {}), now)
-        account.see(members.values(), now)
+        account.observe(members.values(), now)
 
-    def _forget(self, pool: Key) -> None:
-        self._accounts.pop(pool, None)
-        if not self._members[pool]:
-            del self._members[pool]
-
-    def _now(self) -> Moment:
-        return Moment(self._clock.monotonic(), self._clock.now())
+    def _now(self) -> ClockReading:
+        return ClockReading(self._clock.monotonic(), self._clock.now())

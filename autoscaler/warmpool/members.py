@@ -1,7 +1,7 @@
-"""Members of warm pools as the informers show them, together with what this process wrote and they do not show yet.
+"""The members of warm pools, from the informers and from this process's own writes that the informers do not show yet.
 
-What a Pod is, is written on it (`marks`), and nothing else is remembered: a process that starts now reads the same. The
-exceptions live as long as a write takes to come back: Pods just chosen by a claim, and Pods just written.
+The state of a Pod is written on it (`marks`), so a new process reads the same state. Only two things are kept in
+memory, until a write appears in the informers: Pods selected by a running claim, and Pods just written.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from clusters.net.endpoints import endpoint_of, is_ready
 from clusters.runtime.informer import Informers
 
 FORGET_AFTER: Final = 30.0
-"""Seconds after which a write that no informer has shown is forgotten; an event takes milliseconds."""
+"""Seconds after which an unconfirmed write is dropped; an event normally takes milliseconds."""
 
 _BY_CLASS = "warmpool.class"
 _BY_CLAIM = "warmpool.claim"
@@ -55,8 +55,8 @@ _ORPHANS = "warmpool.orphans"
 class Members:
     """Free members, and the Pods of revisions. Reads memory only.
 
-    `informers` show WarmPools, ReplicaSets and the Pods of revisions, `pool_informers` Pods with `LABEL_POOL`; both may
-    be the same.
+    `informers` cache WarmPools, ReplicaSets and the Pods of revisions, `pool_informers` Pods with `LABEL_POOL`; both
+    may be the same.
     """
 
     def __init__(self, informers: Informers, pool_informers: Informers, *, keys: PoolKey, clock: Clock) -> None:
@@ -66,45 +66,54 @@ class Members:
         self._replica_sets = informers[REPLICA_SET]
         self._keys = keys
         self._clock = clock
-        self._taken: set[str] = set()  # uids of Pods that a claim of this process is at work on
+        self._acquired: set[str] = set()  # uids of Pods in a running claim of this process
         self._written: dict[str, tuple[float, Object]] = {}  # uid → when, the Pod as a write of ours left it
         self._pods.add_index(_BY_REVISION, _revisions_of)
         self._pods.add_index(_ORPHANS, lambda pod: (_ORPHANS,) if is_orphan(pod) else ())
         self._members.add_index(_BY_REVISION, _revisions_of)
-        self._members.add_index(_BY_CLAIM, _claims_of)
+        self._members.add_index(_BY_CLAIM, lambda pod: map(str, keys_by_claim(pod)))
         self._members.add_index(_BY_CLASS, _classes_of)
-        self._pods.subscribe(self._seen)
-        self._members.subscribe(self._seen_in_pool)
+        self._pods.subscribe(self._on_pod)
+        self._members.subscribe(self._on_pool_pod)
 
     def free(self, namespace: str, pool_class: str, passing_over: Collection[str] = ()) -> list[Object]:
-        """Members of the class that may be claimed now, oldest first; without those of these uids."""
+        """Return the members of the class that may be claimed now, oldest first, without those of the uids
+        `passing_over`.
+        """
         found = (self._latest(pod) for pod in self._members.indexed(_BY_CLASS, f"{namespace}/{pool_class}"))
         fit = [pod for pod in found if uid_of(pod) not in passing_over and self._is_free(pod)]
-        ages = {pool: self._max_age(pool, namespace) for pool in {labels_of(pod)[LABEL_POOL] for pod in fit}}
-        free = (pod for pod in fit if self._age(pod) <= ages[labels_of(pod)[LABEL_POOL]])
+        pools = {name: self._pools.get(name, namespace) for name in {labels_of(pod)[LABEL_POOL] for pod in fit}}
+        max_ages = {name: -math.inf if pool is None else read_spec(pool).max_age for name, pool in pools.items()}
+        now, free = self._clock.now(), []
+        for pod in fit:
+            created = parse_timestamp(str(pod["metadata"]["creationTimestamp"]))
+            if (now - created).total_seconds() <= max_ages[labels_of(pod)[LABEL_POOL]]:
+                free.append(pod)
         return sorted(free, key=lambda pod: (str(pod["metadata"].get("creationTimestamp", "")), name_of(pod)))
 
-    def take(self, pod: Object) -> None:
-        """Keep it from every other claim of this process until `let_go`."""
-        self._taken.add(uid_of(pod))
+    def acquire(self, pod: Object) -> None:
+        """Reserve the Pod for one claim of this process until `release`."""
+        self._acquired.add(uid_of(pod))
 
-    def let_go(self, pod: Object) -> None:
-        """The claim's work on it is over, or was given up; what was written stays on it."""
-        self._taken.discard(uid_of(pod))
+    def release(self, pod: Object) -> None:
+        """End the reservation of the Pod; writes on it remain."""
+        self._acquired.discard(uid_of(pod))
 
-    def is_taken(self, pod: Object) -> bool:
-        """Whether a claim of this process is at work on it."""
-        return uid_of(pod) in self._taken
+    def is_acquired(self, pod: Object) -> bool:
+        """Return whether a claim of this process is using the Pod."""
+        return uid_of(pod) in self._acquired
 
-    def wrote(self, pod: Object) -> None:
-        """A write of ours left the Pod like this: so it is, also before the informers show it."""
+    def record_write(self, pod: Object) -> None:
+        """Record the Pod as returned by a write, until the informers show it."""
         self._written[uid_of(pod)] = (self._clock.monotonic(), pod)
 
     def of_revision(self, key: Key, deployment: Object) -> list[Object]:
-        """The active Pods with the revision's labels: owned, about to be adopted, or claimed and not there yet."""
+        """Return the active Pods with the revision's labels: owned ones, and claimed ones before their adoption."""
         newest: dict[str, Object] = {}
+        deadline = self._clock.monotonic() - FORGET_AFTER
+        self._written = {uid: entry for uid, entry in self._written.items() if entry[0] >= deadline}
         shown = [*self._pods.indexed(_BY_REVISION, str(key)), *self._members.indexed(_BY_REVISION, str(key))]
-        for pod in (*shown, *self._unseen()):
+        for pod in (*shown, *(written for _, written in self._written.values())):
             known = newest.get(uid_of(pod))
             newest[uid_of(pod)] = pod if known is None else _newer(known, pod)
         return [
@@ -114,23 +123,23 @@ class Members:
         ]
 
     def reserved_for(self, key: Key) -> list[Object]:
-        """Members whose claim names the revision, and which are not labelled as its own yet."""
+        """Return the members whose claim names the revision and that do not have its labels yet."""
         found = (self._latest(pod) for pod in self._members.indexed(_BY_CLAIM, str(key)))
         return [pod for pod in found if LABEL_REVISION not in labels_of(pod) and is_active(pod)]
 
     def claimed(self) -> list[Object]:
-        """All Pods that were claimed and that no ReplicaSet has adopted, of every revision."""
+        """Return the claimed Pods of all revisions that no ReplicaSet has adopted."""
         found = (self._latest(pod) for pod in self._members)
         halves = [pod for pod in found if is_claimed(pod) and LABEL_POOL in labels_of(pod)]
         return [pod for pod in (*halves, *self._pods.indexed(_ORPHANS, _ORPHANS)) if is_active(pod)]
 
     def replica_set(self, deployment: Object) -> Object | None:
-        """The Deployment's ReplicaSet of its present template; None before it is made."""
+        """Return the Deployment's ReplicaSet of its present template, or None before it exists."""
         found = (one for one in self.replica_sets(uid_of(deployment)) if same_template(one, deployment))
         return next(found, None)
 
     def replica_sets(self, deployment: str) -> list[Object]:
-        """Those of the Deployment with that uid, of whichever template."""
+        """Return all ReplicaSets of the Deployment with that uid."""
         return [one for one in self._replica_sets.indexed("owner", deployment) if not is_deleting(one)]
 
     def _is_free(self, pod: Object) -> bool:
@@ -139,7 +148,7 @@ class Members:
             LABEL_POOL in labels
             and LABEL_REVISION not in labels
             and not is_claimed(pod)
-            and not self.is_taken(pod)
+            and not self.is_acquired(pod)
             and is_ready(pod)
             and is_active(pod)
             and restarts_of(pod) == 0
@@ -147,34 +156,19 @@ class Members:
             and token_hash_of(pod) == self._keys.sha256_for(key_of(pod))
         )
 
-    def _max_age(self, pool: str, namespace: str) -> float:
-        """Seconds that members of the WarmPool may be old; of a pool that is gone nothing is claimed."""
-        found = self._pools.get(pool, namespace)
-        return -math.inf if found is None else read_spec(found).max_age
-
-    def _age(self, pod: Object) -> float:
-        created = parse_timestamp(str(pod["metadata"]["creationTimestamp"]))
-        return (self._clock.now() - created).total_seconds()
-
     def _latest(self, pod: Object) -> Object:
         written = self._written.get(uid_of(pod))
         return pod if written is None else _newer(pod, written[1])
 
-    def _unseen(self) -> list[Object]:
-        """Pods as written that no informer has shown so; those that never will be are forgotten."""
-        deadline = self._clock.monotonic() - FORGET_AFTER
-        self._written = {uid: entry for uid, entry in self._written.items() if entry[0] >= deadline}
-        return [pod for _, pod in self._written.values()]
-
-    def _seen(self, before: Object | None, after: Object | None) -> None:
-        """What the informer of revisions shows as it was written, or as gone, needs no memory."""
+    def _on_pod(self, before: Object | None, after: Object | None) -> None:
+        """Drop a write that the informer of revisions shows, or whose Pod it shows as deleted."""
         pod = after if after is not None else before
         written = self._written.get(uid_of(pod)) if pod is not None else None
         if pod is not None and written is not None and (after is None or _version(after) >= _version(written[1])):
             del self._written[uid_of(pod)]
 
-    def _seen_in_pool(self, before: Object | None, after: Object | None) -> None:
-        """A Pod that left the pool, and not by an adoption of ours, is gone."""
+    def _on_pool_pod(self, before: Object | None, after: Object | None) -> None:
+        """Drop the write of a Pod that was deleted; a Pod that left the pool by adoption is kept."""
         written = self._written.get(uid_of(before)) if before is not None and after is None else None
         if before is not None and written is not None and LABEL_POOL in labels_of(written[1]):
             del self._written[uid_of(before)]
@@ -185,17 +179,13 @@ def _newer(one: Object, other: Object) -> Object:
 
 
 def _version(pod: Object) -> int:
-    """Versions compare as numbers, as Kubernetes 1.35 promises."""
+    """Return the resource version as a number; Kubernetes 1.35 guarantees that versions compare as numbers."""
     return int(version_of(pod) or 0)
 
 
 def _revisions_of(pod: Object) -> Iterable[str]:
     revision = labels_of(pod).get(LABEL_REVISION)
     return (str(Key(namespace_of(pod), revision)),) if revision else ()
-
-
-def _claims_of(pod: Object) -> Iterable[str]:
-    return [str(key) for key in keys_by_claim(pod)]
 
 
 def _classes_of(pod: Object) -> Iterable[str]:

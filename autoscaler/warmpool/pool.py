@@ -1,20 +1,19 @@
-"""What is to be done about the members of one pool: pure, from what is seen to a `Plan` with its reasons.
+"""The plan for one pool: from its observed state to a `PoolPlan` with reasons. Pure.
 
-A free member, by row from the top (claimed ones are never touched here: the claims' own reaper sees to them):
+A free member, by row from the top (claimed ones are left to the claims' own reaper):
 
-    ended, or a container restarted                        deleted: it may be dirty; counts as a failure
-    its token is not of the present key                    deleted: no load call would be taken by it
-    of another class than the seed's template              deleted: an old image or template is not claimed for long
+    ended, or a container restarted                        deleted: it may be corrupted; counts as a failure
+    its token does not match the present key               deleted: it would reject every load call
+    of another class than the seed's template              deleted: an old image or template
     older than maxAge                                      deleted once a younger one is ready in its place
-    more than wanted                                       deleted: what is not ready first, then the oldest of those
-                                                           past their age, then the youngest
+    surplus                                                deleted: those that are not ready first, then the oldest of
+                                                           those past their age, then the youngest
 
 Without a seed nothing is created, and nothing is deleted that could not be replaced.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,7 +21,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Final
 
-from autoscaler.warmpool.pause import Pause
+from autoscaler.warmpool.creation_backoff import CreationBackoff
 from autoscaler.warmpool.reasons import PoolReason, PoolRule
 from autoscaler.warmpool.sizing.policy import Sizing
 from autoscaler.warmpool.spec import PoolSpec
@@ -31,14 +30,14 @@ MEBIBYTE: Final = 2**20
 
 
 class Fault(StrEnum):
-    """Why a member goes, in the words of the log."""
+    """Why a member is deleted, for the log."""
 
     ENDED = "it ended"
     RESTARTED = "a container of it restarted"
-    TOKEN = "its token is not of the present key"  # noqa: S105 - words
-    CLASS = "its class is not the template's"
+    TOKEN = "its token does not match the present key"  # noqa: S105 - a message
+    CLASS = "its class is not that of the template"
     AGE = "it is older than maxAge"
-    EXCESS = "there are more than wanted"
+    EXCESS = "the pool has more members than needed"
 
 
 FAILURES: Final = frozenset({Fault.ENDED, Fault.RESTARTED})
@@ -46,8 +45,8 @@ FAILURES: Final = frozenset({Fault.ENDED, Fault.RESTARTED})
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
-    """A Pod of the pool that is not being deleted; `waits` says why it does not start, if that is known."""
+class PoolMember:
+    """A Pod of the pool that is not being deleted; `waits` is the reason why it does not start, if known."""
 
     name: str
     created: datetime
@@ -59,8 +58,10 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Seed:
-    """The Deployment that members are copied from; cores and bytes of one member; whether it serves as a member."""
+class PoolSeed:
+    """The Deployment from which members are copied, the cores and bytes of one member, and whether it can serve as a
+    member.
+    """
 
     deployment: str
     pool_class: str
@@ -70,76 +71,80 @@ class Seed:
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
-    """All that a plan is made of. `unseen` members were asked for and have not shown yet; `burst` may start at once."""
+class PoolObservation:
+    """The inputs of a plan. `unseen` members were requested and do not appear yet; at most `burst` may start at
+    once.
+    """
 
     spec: PoolSpec
     sizing: Sizing
-    seed: Seed | None
-    members: Sequence[Member]
+    seed: PoolSeed | None
+    members: Sequence[PoolMember]
     unseen: int
-    pause: Pause | None
+    backoff: CreationBackoff | None
     burst: int
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """`size` free members are wanted: create so many, delete these; the rest is for the status."""
+class PoolPlan:
+    """The desired `size` in free members, members to create and to delete, and counts for the status."""
 
     size: int
     create: int
-    delete: tuple[tuple[Member, Fault], ...]
+    delete: tuple[tuple[PoolMember, Fault], ...]
     ready: int
     starting: int
     claimed: int
     reasons: tuple[PoolReason, ...]
 
 
-def plan(seen: Observed, now: datetime, monotonic: float) -> Plan:
-    """The next step towards the pool that is wanted; repeated at each change, it ends where nothing is to be done."""
-    free = [_judged(member, seen.seed) for member in seen.members if not member.claimed]
-    faulty = [(member, member.fault) for member in free if member.fault is not None]
-    pool = _Pool.of(seen, [member for member in free if member.fault is None], now)
+def plan(seen: PoolObservation, now: datetime, monotonic: float) -> PoolPlan:
+    """Return the next step towards the desired state. Repeated after each change, it ends without actions."""
+    faulty, sound = [], []
+    for member in seen.members:
+        fault = member.fault
+        if fault is None and seen.seed is not None and member.pool_class != seen.seed.pool_class:
+            fault = Fault.CLASS
+        if member.claimed:
+            continue
+        if fault is not None:
+            faulty.append((member, fault))
+        else:
+            sound.append(member)
+    pool = _Pool.of(seen, sound, now)
     excess = pool.excess()
     delete = [*faulty, *((member, Fault.EXCESS) for member in excess)]
     if not excess and (aged := pool.replaced()) is not None:
         delete.append((aged, Fault.AGE))
-    return Plan(
+    return PoolPlan(
         size=pool.size,
         create=pool.missing(monotonic),
         delete=tuple(delete),
         ready=sum(member.ready for member in pool.members),
         starting=pool.starting,
         claimed=sum(member.claimed for member in seen.members),
-        reasons=(*seen.sizing.reasons, *_budget_reasons(pool), *_obstacles(pool)),
+        reasons=(*seen.sizing.reasons, *_pool_reasons(pool)),
     )
-
-
-def _judged(member: Member, seed: Seed | None) -> Member:
-    """The member with the fault of being of another class, where it has none of its own."""
-    if member.fault is None and seed is not None and member.pool_class != seed.pool_class:
-        return dataclasses.replace(member, fault=Fault.CLASS)
-    return member
 
 
 @dataclass(frozen=True, slots=True)
 class _Pool:
-    """The sound free members, and what they are to be."""
+    """The faultless free members, and their targets."""
 
-    seen: Observed
-    members: Sequence[Member]
-    aged: Sequence[Member]
+    seen: PoolObservation
+    members: Sequence[PoolMember]
+    aged: Sequence[PoolMember]
     """Oldest first."""
     affordable: int | None
 
     @classmethod
-    def of(cls, seen: Observed, members: Sequence[Member], now: datetime) -> _Pool:
+    def of(cls, seen: PoolObservation, members: Sequence[PoolMember], now: datetime) -> _Pool:
         aged = [member for member in members if (now - member.created).total_seconds() >= seen.spec.max_age]
         return cls(seen, members, sorted(aged, key=_age), affordable(seen.spec, seen.seed))
 
     @property
     def size(self) -> int:
-        """Free members wanted, of those that the budget holds."""
+        """The desired number of free members, within the budget."""
         wanted = self.seen.sizing.size
         return wanted if self.affordable is None else min(wanted, self.affordable)
 
@@ -153,21 +158,21 @@ class _Pool:
 
     @property
     def target(self) -> int:
-        """Free members to have at this moment: to replace an old one, where possible, one more than the size."""
-        refused = self.seen.pause is not None and self.seen.pause.rule is PoolRule.REFUSED
+        """The free members to have now: one more than the size during the replacement of an old one, if possible."""
+        refused = self.seen.backoff is not None and self.seen.backoff.rule is PoolRule.REFUSED
         room = self.affordable is None or self.size < self.affordable
         return self.size + int(bool(self.aged) and self.size > 0 and self.can_create and room and not refused)
 
     def missing(self, monotonic: float) -> int:
-        """Members to create now."""
-        pause = self.seen.pause
-        if not self.can_create or (pause is not None and pause.holds(monotonic)):
+        """Return the number of members to create now."""
+        backoff = self.seen.backoff
+        if not self.can_create or (backoff is not None and backoff.holds(monotonic)):
             return 0
-        burst = 1 if pause is not None else self.seen.burst  # after a failure one at a time, until one succeeds
+        burst = 1 if backoff is not None else self.seen.burst  # after a failure one at a time, until one succeeds
         return max(0, min(self.target - len(self.members) - self.seen.unseen, burst - self.starting))
 
-    def excess(self) -> Sequence[Member]:
-        """Members to delete because they are too many; none while some have not shown: which to delete is seen then."""
+    def excess(self) -> Sequence[PoolMember]:
+        """Return the surplus members; none while requested members do not appear yet."""
         surplus = len(self.members) - self.target
         if surplus <= 0 or self.seen.unseen:
             return ()
@@ -175,8 +180,8 @@ class _Pool:
         order = sorted([*self.aged, *young], key=lambda member: member.ready)  # stable
         return order[:surplus]
 
-    def replaced(self) -> Member | None:
-        """The old member that goes now: as many as wanted are ready without it, or there is no room for one more."""
+    def replaced(self) -> PoolMember | None:
+        """Return the old member to delete now: enough others are ready, or there is no room for one more."""
         if not self.aged or not self.can_create:
             return None
         if hopeless := [member for member in self.aged if not member.ready]:
@@ -184,15 +189,12 @@ class _Pool:
         ready = sum(member.ready for member in self.members)
         if self.target > self.size:
             return self.aged[0] if ready > self.size else None
-        return self.aged[0] if ready >= self.size and not self.starting and not self._failing else None
-
-    @property
-    def _failing(self) -> bool:
-        return self.seen.pause is not None and self.seen.pause.rule is PoolRule.FAILING
+        failing = self.seen.backoff is not None and self.seen.backoff.rule is PoolRule.FAILING
+        return self.aged[0] if ready >= self.size and not self.starting and not failing else None
 
 
-def affordable(spec: PoolSpec, seed: Seed | None) -> int | None:
-    """How many members the budget holds; None when it sets no limit."""
+def affordable(spec: PoolSpec, seed: PoolSeed | None) -> int | None:
+    """Return how many members the budget holds; None without a limit."""
     if seed is None:
         return None
     bounds = ((spec.budget.cpu, seed.cpu), (spec.budget.memory, seed.memory))
@@ -200,26 +202,22 @@ def affordable(spec: PoolSpec, seed: Seed | None) -> int | None:
     return min(counts, default=None)
 
 
-def _age(member: Member) -> tuple[datetime, str]:
+def _age(member: PoolMember) -> tuple[datetime, str]:
     return member.created, member.name
 
 
-def _budget_reasons(pool: _Pool) -> Iterable[PoolReason]:
-    seed = pool.seen.seed
+def _pool_reasons(pool: _Pool) -> Iterable[PoolReason]:
+    """Yield the reasons why the pool is smaller than desired or not full, and other events in progress."""
+    seed, backoff = pool.seen.seed, pool.seen.backoff
     if seed is not None and pool.size < pool.seen.sizing.size:
         memory = float(seed.memory / MEBIBYTE)
         yield PoolReason(PoolRule.BUDGET, {"cpu": float(seed.cpu), "memory": memory, "size": pool.size})
-
-
-def _obstacles(pool: _Pool) -> Iterable[PoolReason]:
-    """What keeps the pool from being full, and what else goes on."""
-    seed, pause = pool.seen.seed, pool.seen.pause
     if seed is None:
         yield PoolReason(PoolRule.NO_SEED)
     elif not seed.serves:
         yield PoolReason(PoolRule.NO_SERVER, {"deployment": seed.deployment})
-    if pause is not None:
-        yield pause.reason
+    if backoff is not None:
+        yield backoff.reason
     if stuck := sorted((member for member in pool.members if member.waits), key=_age):
         yield PoolReason(PoolRule.WAITING, {"pod": stuck[0].name, "what": stuck[0].waits})
     if pool.aged and pool.size:

@@ -1,5 +1,5 @@
-"""Why a pool has its size, what keeps it from being full, and why a model is kept warm for so long: values, rendered
-here for people (`status.reasons`, `knodel explain`).
+"""Reasons for a pool's size, for missing members, and for a model's keep-alive, as values and text (`status.reasons`,
+`knodel explain`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class PoolRule(StrEnum):
-    """In the words of `WarmPool.status.reasons`."""
+    """The rules, as named in `WarmPool.status.reasons`."""
 
     FIXED = "Fixed"
     PLAN = "Plan"
@@ -30,32 +30,32 @@ class PoolRule(StrEnum):
 _TEXTS = {
     PoolRule.FIXED: "the size is set to {size}",
     PoolRule.PLAN: "{starts:.0f} starts an hour are expected, of which {missed:.1%} find none of {size} members free; "
-    "one more would save less than {price:.2g} s of waiting for each second of its own",
-    PoolRule.ARRIVALS: "up to {peak} starts came within the {refill:.1f} s of a refill in the last hour, {starts} in "
-    "all, {cold} without a member: {size}",
-    PoolRule.QUIET: "no start came in the last hour: {size}",
-    PoolRule.NEW: "starts are known for less than an hour, so the size does not fall: {size}",
-    PoolRule.BOUNDS: "from {least} to {most} members are allowed: {size}",
-    PoolRule.BUDGET: "a member asks for {cpu:g} cores and {memory:.0f} MiB, the budget holds {size}",
-    PoolRule.NO_SEED: "no Deployment was made from the template yet: nothing is created; see status.seed",
-    PoolRule.NO_SERVER: "no container of {deployment} has the argument --pool: nothing is created",
+    "one more would save less than {price:.2g} s of waiting per pod-second",
+    PoolRule.ARRIVALS: "at most {peak} starts came within one refill of {refill:.1f} s in the last hour, {starts} in "
+    "total, {cold} without a member: {size}",
+    PoolRule.QUIET: "no starts in the last hour: {size}",
+    PoolRule.NEW: "starts were recorded for less than an hour, so the size is not reduced: {size}",
+    PoolRule.BOUNDS: "the spec allows {least} to {most} members: {size}",
+    PoolRule.BUDGET: "a member requests {cpu:g} cores and {memory:.0f} MiB, the budget holds {size}",
+    PoolRule.NO_SEED: "no Deployment exists for the template yet, so no member is created; see status.seed",
+    PoolRule.NO_SERVER: "no container of {deployment} has the argument --pool, so no member is created",
     PoolRule.FAILING: "{pod} {what}",
-    PoolRule.REFUSED: "no member may be created: {what}",
+    PoolRule.REFUSED: "the cluster rejects new members: {what}",
     PoolRule.WAITING: "{pod} does not start: {what}",
-    PoolRule.REPLACING: "{aged} of the members are older than {max_age:g} s and replaced one by one",
+    PoolRule.REPLACING: "{aged} members are older than {max_age:g} s and are being replaced one by one",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class PoolReason:
-    """A rule and the numbers and names that it looked at; as text the way it stands in the status."""
+    """A rule and its values; as text in the form of the status."""
 
     rule: PoolRule
     values: Mapping[str, float | int | str] = field(default_factory=dict)
 
     @property
     def message(self) -> str:
-        """One line for people."""
+        """The reason as one line."""
         return _TEXTS[self.rule].format(**self.values)
 
     def __str__(self) -> str:
@@ -63,7 +63,7 @@ class PoolReason:
 
 
 class KeepRule(StrEnum):
-    """Why a model is kept warm for as long as it is."""
+    """The rules of a model's keep-alive."""
 
     USUAL = "NotEnoughData"
     FIXED = "Fixed"
@@ -72,25 +72,25 @@ class KeepRule(StrEnum):
 
 
 _KEEP_TEXTS = {
-    KeepRule.USUAL: "{seen} idle times were seen of all models, too few of the {enough} to go by: kept {hold:.0f} s",
-    KeepRule.FIXED: "it is to be kept {hold:.0f} s",
-    KeepRule.WORTH: "{chance:.0%} of its {seen} idle times end within {hold:.0f} s; to keep it longer saves less than "
-    "{price:.2g} s of waiting for a pod-second",
-    KeepRule.LIKE_OTHERS: "no idle time of its own was seen, {chance:.0%} of others' end within {hold:.0f} s; to keep "
-    "it longer saves less than {price:.2g} s of waiting for a pod-second",
+    KeepRule.USUAL: "{seen} idle times of all models were recorded, a plan needs {enough}: kept {hold:.0f} s",
+    KeepRule.FIXED: "its policy keeps it {hold:.0f} s",
+    KeepRule.WORTH: "{chance:.0%} of its {seen} idle times end within {hold:.0f} s; keeping it longer saves less than "
+    "{price:.2g} s of waiting per pod-second",
+    KeepRule.LIKE_OTHERS: "no idle time of its own was recorded, {chance:.0%} of others' end within {hold:.0f} s; "
+    "keeping it longer saves less than {price:.2g} s of waiting per pod-second",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class KeepReason:
-    """A rule and the numbers that it looked at."""
+    """A rule and its values."""
 
     rule: KeepRule
     values: Mapping[str, float | int | str] = field(default_factory=dict)
 
     @property
     def message(self) -> str:
-        """One line for people."""
+        """The reason as one line."""
         return _KEEP_TEXTS[self.rule].format(**self.values)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""The warm pool as the autoscaler sees it: claims for replicas, the keeper of members, the reaper, joined."""
+"""Warm starts: claims of members, upkeep of pools, and the reaper of abandoned claims, combined for the autoscaler."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Final
 from autoscaler.config import WarmStart
 from autoscaler.warmpool.claims.caller import LoadCaller
 from autoscaler.warmpool.claims.claim import ClaimStep
-from autoscaler.warmpool.claims.claims import Claims
+from autoscaler.warmpool.claims.claims import MemberClaims
 from autoscaler.warmpool.claims.classes import format_of, pool_class
 from autoscaler.warmpool.claims.keys import PoolKey
 from autoscaler.warmpool.claims.marks import ANNOTATION_LOAD
-from autoscaler.warmpool.claims.pods import is_half
+from autoscaler.warmpool.claims.pods import is_unadopted
 from autoscaler.warmpool.manager import PoolManager
 from autoscaler.warmpool.sizing.arrivals import ClassKey
+from autoscaler.warmpool.sizing.keep_alive_planner import KeepAlive
 from autoscaler.warmpool.sizing.keep_warm import KeepWarm
-from autoscaler.warmpool.sizing.keeper import Hold
 from clusters.base.api import Cluster
 from clusters.base.clock import Clock
 from clusters.base.objects import POD, Key, Object, namespace_of, version_of
@@ -25,11 +25,11 @@ from clusters.runtime.informer import Informers
 from clusters.runtime.recorder import Recorder
 
 ALL: Final = Key("", "claims")
-"""The reaper's one key: it looks at all claimed members at once."""
+"""The single key of the reaper, which processes all claimed members at once."""
 
 
 class WarmStarts:
-    """Replicas out of warm pools; run `controllers` once the informers synced."""
+    """Replicas from warm pools; run `controllers` after the informers have synced."""
 
     def __init__(
         self,
@@ -49,36 +49,38 @@ class WarmStarts:
         self._keep = keep
         self._formats = formats
         self._classes: dict[Key, tuple[str, str, str]] = {}  # version of the Deployment, format found, class
-        self._claims = Claims(
+        self._claims = MemberClaims(
             cluster, informers, pool_informers, caller=caller, keys=keys, clock=clock, settings=settings,
             formats=formats, log=log,
         )  # fmt: skip
         self._pools = PoolManager(
             cluster, informers, pool_informers, keys=keys, clock=clock, settings=settings, recorder=recorder, keep=keep
         )
-        self._look = settings.look
+        self._resync = settings.resync
         reaper = Controller("reaper of claims", self._reap, workers=1)
-        for pods in (informers[POD], pool_informers[POD]):  # what left its pool is among the former alone
-            reaper.watches_mapped(pods, lambda pod: [ALL] if is_half(pod) else [], lambda *_: settings.look)
+        for pods in (informers[POD], pool_informers[POD]):  # Pods that left their pool are only in the first
+            reaper.watches_mapped(pods, lambda pod: [ALL] if is_unadopted(pod) else [], lambda *_: settings.resync)
         self.controllers = (self._pools.controller, reaper)
 
     async def begin(self, key: Key, deployment: Object, wanted: int, digest: str = "") -> int:
-        """Have members serve for this Deployment, which is to have `wanted` replicas; how many do so now.
+        """Claim members for a Deployment that needs `wanted` replicas; return how many of them serve now.
 
-        `digest` is what they are held to, of a revision that promises none.
+        `digest` is the recorded digest that they must load, for a revision whose spec has none.
         """
         return await self._claims.begin(key, deployment, wanted, digest)
 
-    def note(self, key: Key, deployment: Object, started: int, claimed: int) -> None:
-        """So many replicas were asked for just now, of which so many serve already: what the size of pools follows."""
+    def record_starts(self, key: Key, deployment: Object, started: int, claimed: int) -> None:
+        """Record `started` requested replicas, of which `claimed` serve already, for the size of pools."""
         found = self._class(key, deployment)
         if not found:
             return
         for number in range(started):
-            self._pools.note_start(namespace_of(deployment), found, number < claimed)
+            self._pools.record_start(namespace_of(deployment), found, number < claimed)
 
-    def follow(self, key: Key, deployment: Object, set_to: float | None) -> Hold | None:
-        """The revision may go to zero, after `set_to` seconds where somebody said so; the hold of the pool's plan."""
+    def follow(self, key: Key, deployment: Object, set_to: float | None) -> KeepAlive | None:
+        """Record that the revision may go to zero, after `set_to` seconds if configured; return the pool plan's
+        keep-alive.
+        """
         found = self._class(key, deployment)
         if not found:
             self._keep.unfollow(key)
@@ -86,21 +88,23 @@ class WarmStarts:
         return self._keep.follow(key, ClassKey(namespace_of(deployment), found), set_to)
 
     def unfollow(self, key: Key) -> None:
-        """The revision does not go to zero for the present."""
+        """Record that the revision does not go to zero at present."""
         self._keep.unfollow(key)
 
     async def finish(self, key: Key, deployment: Object) -> float | None:
-        """Have members that serve adopted, or undone; seconds until the next look, or None."""
+        """Adopt serving members, or undo their claims; return the seconds until the next pass, or None."""
         return await self._claims.finish(key, deployment)
 
     def forget(self, key: Key) -> None:
-        """The revision is gone."""
+        """Delete a revision that is gone."""
         self._claims.forget(key)
         self._keep.forget(key)
         self._classes.pop(key, None)
 
     def _class(self, key: Key, deployment: Object) -> str:
-        """Return the class of members that could serve the revision; empty when none could or its format is unknown."""
+        """Return the class of members that can serve the revision; empty without any, or while its format is
+        unknown.
+        """
         template = deployment["spec"]["template"]
         if ANNOTATION_LOAD not in ((template.get("metadata") or {}).get("annotations") or {}):
             return ""
@@ -115,4 +119,4 @@ class WarmStarts:
 
     async def _reap(self, _: Key) -> float | None:
         left = await self._claims.reap()
-        return None if left is None else min(left, self._look)
+        return None if left is None else min(left, self._resync)

@@ -1,22 +1,24 @@
-"""The status of a WarmPool, as far as the pool manager writes it: all but `seed`, which is serving's. Pure."""
+"""The WarmPool status fields of the pool manager: all but `seed`, which serving writes. Pure."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Final
 
-from autoscaler.warmpool.pool import Plan
-from autoscaler.warmpool.reasons import PoolReason, PoolRule
+from autoscaler.warmpool.pool import PoolPlan
+from autoscaler.warmpool.reasons import PoolRule
 from clusters.base.objects import Object, generation_of, with_condition
 
 READY: Final = "Ready"
 _OBSTACLES: Final = (PoolRule.NO_SEED, PoolRule.NO_SERVER, PoolRule.REFUSED, PoolRule.FAILING)
-"""What keeps a pool from being ready until somebody, or time, changes it; the first one found is told."""
+"""Reasons for Ready=False, by priority: they last until a user or time resolves them."""
 
 
-def make_status(pool: Object, plan: Plan, now: datetime) -> Object:
-    """The fields that the manager owns. Ready: as many free members are ready as are wanted (True), an obstacle stands
-    in the way (False), or they are starting (Unknown).
+def make_status(pool: Object, plan: PoolPlan, now: datetime) -> Object:
+    """Return the manager's fields.
+
+    Ready is True if as many free members are ready as desired, False if an obstacle exists, Unknown while members are
+    starting.
     """
     former = (pool.get("status") or {}).get("conditions") or ()
     return {
@@ -31,20 +33,16 @@ def make_status(pool: Object, plan: Plan, now: datetime) -> Object:
 
 
 def status_differs(pool: Object, wanted: Object) -> bool:
-    """Whether the status is to be written."""
+    """Return whether the status must be written."""
     present = pool.get("status") or {}
     return any(present.get(name) != value for name, value in wanted.items())
 
 
-def _ready(plan: Plan, now: datetime) -> tuple[str, datetime, str, str]:
-    obstacle = _obstacle(plan)
+def _ready(plan: PoolPlan, now: datetime) -> tuple[str, datetime, str, str]:
+    found = (reason for rule in _OBSTACLES for reason in plan.reasons if reason.rule is rule)
+    obstacle = next(found, None)
     if plan.ready >= plan.size and (obstacle is None or obstacle.rule not in (PoolRule.NO_SEED, PoolRule.NO_SERVER)):
         return "True", now, "", ""
     if obstacle is not None:
         return "False", now, obstacle.rule.value, obstacle.message
     return "Unknown", now, "Starting", f"{plan.ready} of {plan.size} members are ready"
-
-
-def _obstacle(plan: Plan) -> PoolReason | None:
-    found = (reason for rule in _OBSTACLES for reason in plan.reasons if reason.rule is rule)
-    return next(found, None)

@@ -16,7 +16,7 @@ import numpy as np
 
 from autoscaler.metrics.window import Windows
 from autoscaler.scaling.decider import decide
-from autoscaler.scaling.table import AUTO, Columns, Observations, Specs, State
+from autoscaler.scaling.table import AUTO, Columns, DeciderState, Observations, Specs
 from loadtests.bench.figure import Figure
 
 SIZES = {10_000: 2.0, 100_000: 30.0}  # revisions → ms that a tick may take
@@ -32,7 +32,7 @@ class Busy:
 
     specs: Specs
     seen: Observations
-    state: State
+    state: DeciderState
     windows: Windows
     now: float = 1_000.0
 
@@ -57,7 +57,7 @@ class Busy:
             latency=some.random(rows) * 2,
             answers=50.0,
         )
-        busy = cls(specs, seen, State.empty(rows), Windows(rows))
+        busy = cls(specs, seen, DeciderState.empty(rows), Windows(rows))
         for _ in range(WARM_UP):
             busy.read(some)
             busy.decide()

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from autoscaler.controller import Autoscaler
-from autoscaler.metrics.digest_page import Loaded
+from autoscaler.metrics.digest_page import LoadedDigest
 from autoscaler.metrics.stat import NoSample, Sample
 from autoscaler.types import CLASS, POLICY_ANNOTATION, Policy
 from autoscaler.warmpool.claims.caller import HttpLoadCaller
@@ -76,7 +76,7 @@ class Replicas:
         """Nothing starts."""
         return ""
 
-    async def loaded(self, endpoint: Endpoint) -> Loaded:
+    async def loaded(self, endpoint: Endpoint) -> LoadedDigest:
         """Raise NoSample: nothing starts."""
         raise NoSample(endpoint.pod)
 

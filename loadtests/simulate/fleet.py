@@ -1,8 +1,8 @@
 """Simulate a fleet of models under the pool policy, against fixed keep-alives with the same bill.
 
 `python -m loadtests.simulate.fleet [--hours 6] [--seeds 1-5]`. The policy is the product's own
-(`autoscaler.warmpool.sizing.keeper`), begins with an empty history, and both sides pay for every pod, members of the
-pool too.
+(`autoscaler.warmpool.sizing.keep_alive_planner`), begins with an empty history, and both sides pay for every pod,
+members of the pool too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The policies that a simulated fleet is run with: the planner of the product, and what it is compared with."""
+"""The policies of a simulated fleet: the product's planner, and a fixed keep-alive for comparison."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from autoscaler.warmpool.sizing.arrivals import HORIZON
-from autoscaler.warmpool.sizing.keeper import Candidate, Keeper, KeepPlan
+from autoscaler.warmpool.sizing.keep_alive_planner import Candidate, KeepAlivePlanner, KeepPlan
 from autoscaler.warmpool.sizing.planner import PoolView
 from autoscaler.warmpool.sizing.shortage import peakedness_of
 from loadtests.simulate.fleet_run import Times
@@ -15,40 +15,40 @@ from loadtests.simulate.fleet_run import Times
 
 @dataclass(slots=True)
 class Fixed:
-    """Every model is kept for `keep` seconds, beside a pool of `members`."""
+    """Keeps every model warm for `keep` seconds, beside a pool of `members`."""
 
     keep: float
     members: int = 0
     look: float = math.inf
 
     def replan(self, now: float) -> int:
-        """Always the same."""
+        """Return the constant number of members."""
         return self.members
 
     def hold(self, model: int) -> float:
-        """Always the same."""
+        """Return the constant keep-alive."""
         return self.keep
 
     def worked(self, model: int, until: float) -> None:
-        """Learns nothing."""
+        """Ignore the event."""
 
     def came(self, model: int, idle: float, busy: float) -> None:
-        """Learns nothing."""
+        """Ignore the event."""
 
     def began(self, model: int, now: float) -> None:
-        """Learns nothing."""
+        """Ignore the event."""
 
     def begins(self, now: float) -> None:
-        """Learns nothing."""
+        """Ignore the event."""
 
     def started(self, model: int, seconds: float, waited: float, *, claimed: bool) -> None:
-        """Learns nothing."""
+        """Ignore the event."""
 
 
 @dataclass(slots=True)
 class Planned:
-    """The product's own: for `models` models, with the bill of a keep-alive of `usual` seconds, and up to `most`
-    members (0: no pool). Learns from an empty history on.
+    """The product's planner for `models` models, with the bill of a keep-alive of `usual` seconds, and up to `most`
+    members (0: no pool). Begins with an empty history.
     """
 
     models: int
@@ -56,18 +56,18 @@ class Planned:
     usual: float
     most: int
     look: float = 60.0
-    _keeper: Keeper[int] = field(default_factory=Keeper)
+    _planner: KeepAlivePlanner[int] = field(default_factory=KeepAlivePlanner)
     _plan: KeepPlan[int] | None = None
     _starts: deque[float] = field(default_factory=deque)
     _idle_from: dict[int, float] = field(default_factory=dict)
 
     def replan(self, now: float) -> int:
-        """As the autoscaler does, every `look` seconds."""
+        """Plan again, as the autoscaler does every `look` seconds."""
         candidates = {
             model: Candidate(self.usual, self.times.cold, self.times.claim, self._idle(model, now))
             for model in range(self.models)
         }
-        plan = self._plan = self._keeper.plan(candidates, self._pool(now))
+        plan = self._plan = self._planner.plan(candidates, self._pool(now))
         return 0 if plan.balance is None else plan.balance.size
 
     def _pool(self, now: float) -> PoolView:
@@ -79,28 +79,28 @@ class Planned:
         return PoolView(0, self.most, refill, rate, peakedness_of(list(self._starts), refill, since, now))
 
     def begins(self, now: float) -> None:
-        """What the pool sees of it."""
+        """Record a start for the pool's size."""
         self._starts.append(now)
 
     def hold(self, model: int) -> float:
-        """By the last plan."""
+        """Return the keep-alive of the last plan."""
         return self.usual if self._plan is None else self._plan.holds[model].seconds
 
     def worked(self, model: int, until: float) -> None:
-        """Its work ends at `until`, as far as is known."""
+        """Record the known end of its work."""
         self._idle_from[model] = until
 
     def came(self, model: int, idle: float, busy: float) -> None:
-        """Into its history."""
-        self._keeper.came(model, idle, busy)
+        """Record an idle time."""
+        self._planner.record_idle_time(model, idle, busy)
 
     def began(self, model: int, now: float) -> None:
-        """Into its history."""
-        self._keeper.began(model, now)
+        """Record the first request."""
+        self._planner.record_first_request(model, now)
 
     def started(self, model: int, seconds: float, waited: float, *, claimed: bool) -> None:
-        """Into its history."""
-        self._keeper.started(model, seconds, waited, claimed=claimed)
+        """Record a completed start."""
+        self._planner.record_start(model, seconds, waited, claimed=claimed)
 
     def _idle(self, model: int, now: float) -> float:
         return max(0.0, now - self._idle_from.get(model, 0.0))

@@ -7,7 +7,7 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from autoscaler.schedules import DEFAULT_ZONE, InvalidSchedules, Opening, Schedule, opening
-from autoscaler.warmpool.defaults import AUTO
+from autoscaler.warmpool.spec import AUTO
 from clusters.base.durations import parse_duration
 from clusters.base.objects import Object, name_of, namespace_of
 from serving.cli.context import DEFAULT_NAMESPACE

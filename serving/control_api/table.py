@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from autoscaler.warmpool.claims.classes import DEFAULT_FORMAT
-from autoscaler.warmpool.defaults import AUTO
+from autoscaler.warmpool.spec import AUTO
 from clusters.base.objects import MODEL, WARM_POOL, Kind, Object, condition_of, parse_timestamp
 
 Cell = str | int

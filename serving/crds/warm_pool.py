@@ -6,7 +6,7 @@ defaults, as that of a Model (`serving.crds.spec`).
 
 from __future__ import annotations
 
-from autoscaler.warmpool.defaults import AUTO, MAX, MAX_AGE, MIN
+from autoscaler.warmpool.spec import AUTO, MAX, MAX_AGE, MIN
 from clusters.base.durations import format_duration
 from clusters.base.objects import WARM_POOL, Object
 from serving.crds import texts

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, Protocol
 
-from autoscaler.metrics.pages import Pages
+from autoscaler.metrics.pod_http import PodHttpClient
 from clusters.base.api import Cluster
 from clusters.base.clock import Clock, seconds_of_machine
 from clusters.base.objects import MODEL_EVENT
@@ -50,7 +50,7 @@ class Controllers:
         self, cluster: Cluster, informers: Informers, settings: Settings, clock: Clock, flags: Flags, reach: Reach,
         files: EventFiles | None = None,
     ) -> None:  # fmt: skip
-        self._pages, self._prometheus = Pages(TIMEOUT), Prometheus(settings.rollout.prometheus_url)
+        self._pages, self._prometheus = PodHttpClient(TIMEOUT), Prometheus(settings.rollout.prometheus_url)
         models = ModelController(
             cluster,
             informers,

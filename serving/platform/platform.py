@@ -18,8 +18,7 @@ from pathlib import Path
 
 import uvloop
 
-from autoscaler.config import Settings as Scaling
-from autoscaler.config import WarmStart
+from autoscaler.config import AutoscalerSettings, WarmStart
 from autoscaler.controller import Autoscaler
 from autoscaler.metrics.source import PodScraper
 from autoscaler.warmpool.claims.caller import HttpLoadCaller
@@ -93,7 +92,7 @@ ConfigMaps, which the platform stores but does not use."""
 HOME = "default"
 """The default namespace. Its models may run code, because the machine belongs to its user."""
 
-SCALING = Scaling(warm=WarmStart(create_burst=1))
+SCALING = AutoscalerSettings(warm=WarmStart(create_burst=1))
 """Members of a pool start one after the other, because serving replicas share the same processors."""
 
 LOGS = (LOG_FILE, f"{GATEWAY_FOLDER}/envoy.log", f"{ACTIVATOR_FOLDER}/*.out", "zygotes/*/*.log")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from autoscaler.reconciler.status import news_in, trouble_in
+from autoscaler.reconciler.status import start_failure_of, start_progress_of
 from clusters.base.objects import Object, condition_of, is_true, labels_of, name_of
 from serving.makers import names
 from serving.reconciler.observe import World, has_observed, has_taken_over
@@ -72,7 +72,7 @@ def failing_replica(world: World) -> tuple[str, str]:
         return str(obj["metadata"].get("creationTimestamp", "")), name_of(obj)
 
     for autoscaler in sorted(world.autoscalers, key=age, reverse=True):
-        reason, message = trouble_in(autoscaler)
+        reason, message = start_failure_of(autoscaler)
         if reason:
             return reason, f"{name_of(autoscaler)}: {message}"
     return "", ""
@@ -102,7 +102,7 @@ def _configuration_state(world: World, name: str, generation: str) -> State:
     newest = next((revision for revision in world.revisions if name_of(revision) == created), None)
     if state.status == "True" or newest is None or labels_of(newest).get(LABEL_GENERATION) != generation:
         return state
-    news = next((news_in(one) for one in world.autoscalers if name_of(one) == created), "")
+    news = next((start_progress_of(one) for one in world.autoscalers if name_of(one) == created), "")
     return _revision_state(newest, state, news, was_ready=status.get("latestReadyRevisionName") == created)
 
 

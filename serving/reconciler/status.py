@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from autoscaler.types import DECISIONS_ANNOTATION, read_notes
+from autoscaler.types import DECISIONS_ANNOTATION, read_entries
 from autoscaler.warmpool.claims.marks import ANNOTATION_STARTS
 from clusters.base.objects import Object, conditions_of, generation_of, name_of
 from serving.crds.status import make_status_schema
@@ -138,7 +138,7 @@ def _latest(model: Model, world: World) -> Object:
 def _format(autoscalers: Iterable[Object], revision: str) -> Object:
     """Return `modelFormat`: the format that the newest start of this revision found."""
     starts = [one for autoscaler in autoscalers if name_of(autoscaler) == revision
-              for one in read_notes(autoscaler, ANNOTATION_STARTS)]  # fmt: skip
+              for one in read_entries(autoscaler, ANNOTATION_STARTS)]  # fmt: skip
     found = [one["format"] for one in starts if isinstance(one.get("format"), str)]
     return {"modelFormat": found[-1]} if found else {}
 
@@ -158,6 +158,6 @@ def _newest(autoscalers: Iterable[Object], annotation: str, most: int) -> list[O
     found = [
         {"revision": name_of(autoscaler), **entry}
         for autoscaler in autoscalers
-        for entry in read_notes(autoscaler, annotation)
+        for entry in read_entries(autoscaler, annotation)
     ]
     return sorted(found, key=lambda entry: str(entry.get("at", "")))[-most:]

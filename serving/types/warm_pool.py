@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from autoscaler.warmpool.defaults import AUTO, MAX, MAX_AGE, MIN
+from autoscaler.warmpool.spec import AUTO, MAX, MAX_AGE, MIN
 from clusters.base.errors import FieldError, Invalid
 from clusters.base.names import dns_label_fault
 from clusters.base.objects import WARM_POOL, Object, generation_of, name_of, namespace_of, uid_of

@@ -1,4 +1,4 @@
-"""A scheduler and a kubelet for replicas that ask for a device, of which there are as many as a test says."""
+"""A scheduler and a kubelet for replicas that request a device, with a number of devices that the test sets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LACKS = f"0/1 nodes are available: 1 Insufficient {RESOURCE}"
 
 
 class Nodes:
-    """One node with `allocatable` devices; a Pod takes one. `born` has the uid of every Pod that there ever was."""
+    """One node with `allocatable` devices; each Pod takes one. `born` contains the uids of all Pods so far."""
 
     def __init__(self, cluster: EmbeddedCluster, clock: Clock, allocatable: int = 0) -> None:
         self._cluster = cluster
@@ -21,7 +21,7 @@ class Nodes:
         self.born: set[str] = set()
 
     async def look(self) -> None:
-        """Bind and start what has room, say of the others that they have none, end what is to end."""
+        """Bind and start Pods that fit, mark the others unschedulable, and end terminating ones."""
         pods = [pod for pod in (await self._cluster.list(POD)).items if RESOURCE in str(pod["spec"])]
         self.born |= {pod["metadata"]["uid"] for pod in pods}
         for pod in [pod for pod in pods if is_deleting(pod)]:
@@ -32,7 +32,7 @@ class Nodes:
             free -= 1
 
     async def pending(self) -> list[Object]:
-        """Pods that no node takes."""
+        """Return the Pods without a node."""
         return [pod for pod in (await self._cluster.list(POD)).items if not _is_placed(pod) and not is_deleting(pod)]
 
     async def _report(self, pod: Object, *, placed: bool) -> None:

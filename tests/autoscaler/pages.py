@@ -1,4 +1,6 @@
-"""HTTP servers that do what a test says: answer, hang, drip, pour, slam the door, talk nonsense."""
+"""HTTP servers with scripted behaviour: they answer, hang, respond slowly or endlessly, close the connection, or send
+garbage.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,7 @@ async def no_http(writer: asyncio.StreamWriter) -> None:
 
 @dataclass
 class Server:
-    """Where it listens, how it behaves from now on, and what it was asked."""
+    """The address of a server, its behaviour from now on, and the requests that it received."""
 
     behave: Behaviour
     host: str
@@ -77,7 +79,7 @@ class Server:
 
 @contextlib.asynccontextmanager
 async def serving(behave: Behaviour, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[Server]:
-    """A server until the end of the block."""
+    """Run a server until the end of the block."""
     made = Server(behave, host)
     tasks: set[asyncio.Task[None]] = set()
 

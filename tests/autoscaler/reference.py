@@ -1,4 +1,4 @@
-"""The decider once more in plain Python, one revision at a time: what the arrays have to agree with."""
+"""A reference implementation of the decider in plain Python, one revision at a time, to compare with the arrays."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, fields
 from typing import Any
 
-from autoscaler.config import Scaling
-from autoscaler.scaling.table import PEAKS, Columns, Observations, Specs, State
+from autoscaler.config import DecisionSettings
+from autoscaler.scaling.table import PEAKS, Columns, DeciderState, Observations, Specs
 
 
 @dataclass
@@ -26,25 +26,25 @@ class Memory:
 
 
 def row_of(table: Columns, row: int) -> Any:
-    """One row as an object with plain values."""
+    """Return one row as an object with plain values."""
     values = {one.name: getattr(table, one.name)[..., row].tolist() for one in fields(table)}
     return type("Row", (), values)()
 
 
 def before_of(state: Any) -> list[int]:
-    """The buckets before the current one in the order of time, the latest first."""
+    """Return the buckets before the current one, the latest first."""
     return [state.peaks[(state.hold_slot - 1 - age) % PEAKS] for age in range(PEAKS)]
 
 
 @dataclass
 class One:
-    """One revision at one moment."""
+    """One revision at one time."""
 
     spec: Any
     seen: Any
     state: Any
     now: float
-    settings: Scaling
+    settings: DecisionSettings
 
     def replicas_for(self, work: float, per_replica: float | None = None) -> int:
         if math.isnan(work):
@@ -150,7 +150,9 @@ class One:
         return int(min(max(filled, queued, self.crowded(), self.slow()), self.spec.max))
 
     def held(self) -> tuple[int, float, float, int, list[int]]:
-        """The peak that is held, and what is kept: width and begin of the current bucket, its peak, those before."""
+        """Return the held peak, and the stored state: width and begin of the current bucket, its peak, and the earlier
+        buckets.
+        """
         state, now = self.state, self.now
         width, began, newest, before = state.hold_width, state.hold_began, state.hold_now, before_of(state)
         needed = self.needed()
@@ -205,7 +207,7 @@ class One:
 
 
 def decide_one(one: One) -> tuple[int, Memory]:
-    """Replicas of one revision, and what is kept."""
+    """Return the replicas of one revision, and the stored state."""
     peak, until = one.panic()
     wanted = max(one.stable(one.seen.current), one.waiting(), one.crowded(), peak)
     slow_until = one.slow_until(wanted)
@@ -216,7 +218,7 @@ def decide_one(one: One) -> tuple[int, Memory]:
     )
 
 
-def decide_all(specs: Specs, seen: Observations, state: State, now: float) -> list[tuple[int, Memory]]:
-    """Every row."""
+def decide_all(specs: Specs, seen: Observations, state: DeciderState, now: float) -> list[tuple[int, Memory]]:
+    """Decide for every row."""
     rows = range(len(specs))
-    return [decide_one(One(row_of(specs, i), row_of(seen, i), row_of(state, i), now, Scaling())) for i in rows]
+    return [decide_one(One(row_of(specs, i), row_of(seen, i), row_of(state, i), now, DecisionSettings())) for i in rows]

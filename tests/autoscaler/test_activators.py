@@ -1,4 +1,4 @@
-"""Activators listened to over real sockets: several, that come and go, hang, drip, pour, lie or die."""
+"""The monitor of activators over real sockets: several that start, stop, hang, respond slowly or endlessly, or fail."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ async def test_one_that_dies_lets_go_of_what_it_held_at_once_and_one_that_hangs_
 async def test_silence_of_a_ready_activator_is_deafness_until_it_answers_again(cluster: EmbeddedCluster) -> None:
     async with serving(holding()) as one, serving(holding()) as two, listening(cluster, [one, two]) as listener:
         await listener.polls(4)
-        assert listener.poller.hears
+        assert listener.poller.signal_available
         two.behave = hang
         await eventually(lambda: listener.hearing == [False])
         two.behave = holding()
@@ -167,7 +167,7 @@ async def test_without_any_ready_activator_nothing_is_heard_and_a_restart_is_no_
         await listener.polls(2)
         await listener.pods.set_ready("activator-0", False)
         assert not await listener.poller.refresh()
-        assert listener.poller.hears, "activators may be replaced"
+        assert listener.poller.signal_available, "activators may be replaced"
         await eventually(lambda: listener.hearing == [False])
         await listener.pods.set_ready("activator-0", True)
         await eventually(lambda: listener.hearing == [False, True])
@@ -177,9 +177,9 @@ async def test_nobody_is_asked_while_there_is_no_revision_and_that_is_no_silence
     async with serving(holding()) as one, listening(cluster, [one]) as listener:
         await listener.polls(1)
         listener.revisions = []
-        await asyncio.sleep(2 * BRISK.calm)
+        await asyncio.sleep(2 * BRISK.idle_poll)
         asked = len(one.requests)
-        await asyncio.sleep(1.5 * BRISK.deaf_after)
+        await asyncio.sleep(1.5 * BRISK.unreachable_after)
         assert len(one.requests) == asked
         assert listener.hearing == []
         listener.revisions = [REVISION]
@@ -190,7 +190,7 @@ async def test_nobody_is_asked_while_there_is_no_revision_and_that_is_no_silence
 @pytest.fixture
 async def calm() -> AsyncIterator[tuple[Server, Activators]]:
     async with serving(holding()) as one:
-        yield one, Activators(poll=0.01, calm=30.0, timeout=0.15, deaf_after=600.0)
+        yield one, Activators(poll=0.01, idle_poll=30.0, timeout=0.15, unreachable_after=600.0)
 
 
 async def test_the_pace_is_calm_until_something_comes_to_zero(
@@ -199,13 +199,13 @@ async def test_the_pace_is_calm_until_something_comes_to_zero(
     one, settings = calm
     async with listening(cluster, [one], settings) as listener:
         listener.wanted = False
-        listener.poller.hurry()
+        listener.poller.poll_now()
         await eventually(lambda: len(one.requests) >= 1)
         asked = len(one.requests)
         await asyncio.sleep(0.1)
         assert len(one.requests) <= asked + 1
         listener.wanted = True
-        listener.poller.hurry()
+        listener.poller.poll_now()
         await listener.polls(10)
 
 
@@ -241,7 +241,7 @@ async def test_a_fault_in_a_callback_ends_nothing(cluster: EmbeddedCluster, capl
         await listener.holds(1)
         one.behave = holding(queued=2)
         await listener.holds(2)
-        assert "a fault of ours" in caplog.text
+        assert "internal error" in caplog.text
 
 
 async def test_a_request_for_a_revision_that_is_not_counted_apart_wakes_all_those_of_ours(
@@ -269,7 +269,7 @@ async def test_five_minutes_of_silence_by_a_stepped_clock(cluster: EmbeddedClust
             for elapsed in range(300):
                 clock.step(1.0)
                 await asyncio.sleep(0.002)
-                assert listener.poller.hears or elapsed > settings.deaf_after
+                assert listener.poller.signal_available or elapsed > settings.unreachable_after
             assert listener.hearing == [False]
 
 

@@ -1,4 +1,4 @@
-"""What a PodAutoscaler may ask for."""
+"""The scaling policy of a PodAutoscaler."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from autoscaler.types import (
     Policy,
     effective_policy,
     is_ours,
-    read_notes,
+    read_entries,
 )
 
 KNATIVE = "autoscaling.knative.dev/"
@@ -163,7 +163,7 @@ def test_a_policy_that_is_no_policy_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "{", "{}", "3", '["x"]', "[" * 100_000])
 def test_notes_that_are_not_ours_are_none(text: str) -> None:
-    assert read_notes({"metadata": {"annotations": {DECISIONS_ANNOTATION: text}}}, DECISIONS_ANNOTATION) == []
+    assert read_entries({"metadata": {"annotations": {DECISIONS_ANNOTATION: text}}}, DECISIONS_ANNOTATION) == []
 
 
 def test_only_our_class_is_ours() -> None:

@@ -1,11 +1,11 @@
-"""A revision with schedules: replicas come and go by the clock, with nobody asking."""
+"""A revision with schedules: replicas are added and removed by the clock, without requests."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
 from autoscaler.config import Zero
-from autoscaler.reconciler.spec import LONGEST_SLEEP, UNREACHABLE, make_wishes, seconds_to_schedule
+from autoscaler.reconciler.spec import LONGEST_SLEEP, UNREACHABLE, make_revision_spec, seconds_to_schedule
 from autoscaler.schedules import Schedule
 from autoscaler.types import Policy
 from clusters.base.objects import Object
@@ -20,8 +20,8 @@ POLICY = Policy(max_replicas=5, scale_to_zero_after=10.0, schedules=(MORNING,))
 
 
 def wishes_at(hour: int, minute: int = 30, policy: Policy = POLICY, **spec: str) -> tuple[int, bool]:
-    """The least replicas that are asked for then, and whether none would do."""
-    found = make_wishes(pod_autoscaler(**spec), policy, Zero(), datetime(2026, 1, 1, hour, minute, tzinfo=UTC))
+    """Return the minimum replicas at that time, and whether none would be allowed."""
+    found = make_revision_spec(pod_autoscaler(**spec), policy, Zero(), datetime(2026, 1, 1, hour, minute, tzinfo=UTC))
     return found.least, found.may_be_zero
 
 
@@ -46,7 +46,7 @@ def test_what_no_route_leads_to_is_not_kept_by_the_clock() -> None:
 def test_the_next_look_is_at_the_change_or_so_soon_that_a_clock_that_is_set_is_noticed() -> None:
     def look(hour: int, minute: int, policy: Policy = POLICY) -> float | None:
         now = datetime(2026, 1, 1, hour, minute, tzinfo=UTC)
-        return seconds_to_schedule(make_wishes(pod_autoscaler(), policy, Zero(), now), now)
+        return seconds_to_schedule(make_revision_spec(pod_autoscaler(), policy, Zero(), now), now)
 
     assert [look(7, 58), look(8, 59), look(9, 0), look(9, 0, Policy())] == [120.0, 60.0, LONGEST_SLEEP, None]
 
@@ -63,7 +63,7 @@ async def test_a_model_at_zero_has_its_replicas_when_the_window_opens_and_not_be
 
 
 async def last_rules(world: World) -> list[str]:
-    """Of the last decision."""
+    """Return the rules of the last decision."""
     decisions = await world.decisions()
     return [reason["rule"] for reason in decisions[-1]["reasons"]] if decisions else []
 

@@ -1,4 +1,4 @@
-"""A wall clock that is set forward or back while the autoscaler counts seconds: fault A7."""
+"""Fault A7: the wall clock is set forward or back while the autoscaler measures durations."""
 
 from __future__ import annotations
 

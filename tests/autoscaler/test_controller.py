@@ -1,4 +1,4 @@
-"""The autoscaler over a real embedded cluster: what stands on the objects, in which order."""
+"""The autoscaler over a real embedded cluster: the contents of the objects, and the order of writes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from autoscaler.config import Records, Scaling, Settings, Zero
+from autoscaler.config import AutoscalerSettings, DecisionSettings, Records, Zero
 from autoscaler.knative_annotations import PROGRESS_DEADLINE
 from autoscaler.metrics.stat import Sample
-from autoscaler.types import Policy, read_notes
+from autoscaler.types import Policy, read_entries
 from autoscaler.warmpool.claims.marks import ANNOTATION_STARTS
 from clusters.base.objects import (
     DEPLOYMENT,
@@ -39,7 +39,7 @@ async def world(cluster: EmbeddedCluster) -> AsyncIterator[World]:
 
 
 async def serving(world: World, policy: Policy | None = None) -> str:
-    """A revision with one ready replica that serves; returns the replica."""
+    """Create a revision with one ready replica that serves; return the replica."""
     await world.create_revision(policy or Policy(scale_to_zero_after=10.0))
     await world.until(world.mode, "Proxy")
     pod = await world.start_pod()
@@ -163,7 +163,9 @@ async def test_what_was_answered_before_the_scale_is_no_reason_to_go_back_to_zer
 async def test_many_waiting_requests_wake_as_many_replicas_as_they_fill_up_to_the_limit(
     cluster: EmbeddedCluster,
 ) -> None:
-    starting_in_a_second = Settings(scaling=Scaling(assumed_start_time=1.0))  # so that no others are expected to come
+    starting_in_a_second = AutoscalerSettings(
+        scaling=DecisionSettings(assumed_start_time=1.0)
+    )  # so that no others are expected to come
     async with running(World(cluster, SteppedClock(), starting_in_a_second)) as world:
         await at_zero(world, Policy(scale_target=2, target_utilization=1, max_replicas=6, scale_to_zero_after=10))
         world.activator.holds(queued=8)
@@ -258,16 +260,16 @@ async def test_decisions_are_written_with_their_reasons_and_not_more_than_one_wr
 
 
 async def steps(world: World) -> list[tuple[int, int]]:
-    """The first two decisions: more are expected to come while the first replicas start."""
+    """Return the first two decisions: more requests are expected while the first replicas start."""
     return [(one["from"], one["to"]) for one in (await world.decisions())[:2]]
 
 
 async def starts(world: World) -> int:
-    return len(read_notes(await world.pod_autoscaler(), ANNOTATION_STARTS))
+    return len(read_entries(await world.pod_autoscaler(), ANNOTATION_STARTS))
 
 
 async def test_a_settled_revision_is_not_written_again_before_its_bill_is_due(cluster: EmbeddedCluster) -> None:
-    settings = Settings(records=Records(usage_interval=3_600.0))
+    settings = AutoscalerSettings(records=Records(usage_interval=3_600.0))
     async with running(World(cluster, SteppedClock(), settings)) as world:
         await serving(world, Policy(min_replicas=1))
         await world.pass_time(10.0)  # the start is noted when its server was heard, or was not for a while
@@ -344,7 +346,7 @@ async def test_a_tick_that_fails_does_not_end_the_scaling(world: World, monkeypa
 
 
 class Hasty(SteppedClock):
-    """Half a second passes with each look at it."""
+    """A clock that advances by half a second at each reading."""
 
     def now(self) -> datetime:
         self.step(0.5)
@@ -352,7 +354,7 @@ class Hasty(SteppedClock):
 
 
 async def test_a_deadline_that_passes_during_a_pass_is_not_missed(cluster: EmbeddedCluster) -> None:
-    async with running(World(cluster, Hasty(), Settings(zero=Zero(diagnosis=0.0)))) as world:
+    async with running(World(cluster, Hasty(), AutoscalerSettings(zero=Zero(diagnosis=0.0)))) as world:
         await world.create_revision(Policy(), annotations={PROGRESS_DEADLINE: "2s"})
 
         await world.until(lambda: world.condition("Active"), ("False", "TimedOut"))

@@ -1,4 +1,4 @@
-"""What holds for the decider whatever it is given."""
+"""Properties of the decider for arbitrary inputs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from autoscaler.scaling.decider import decide
 from autoscaler.scaling.reasons import render
-from autoscaler.scaling.table import AUTO, NAN, NEVER, PEAKS, Observations, Specs, State
+from autoscaler.scaling.table import AUTO, NAN, NEVER, PEAKS, DeciderState, Observations, Specs
 from tests.autoscaler.reference import before_of, decide_all, row_of
 
 counts = st.integers(0, 40)
@@ -86,8 +86,8 @@ def columns(rows: Rows, part: int) -> dict[str, Any]:
     return {name: np.array([row[part][name] for row in rows]).T for name in rows[0][part]}
 
 
-def tables_of(rows: Rows) -> tuple[Specs, Observations, State]:
-    return Specs.of(**columns(rows, 0)), Observations.of(**columns(rows, 1)), State.of(**columns(rows, 2))
+def tables_of(rows: Rows) -> tuple[Specs, Observations, DeciderState]:
+    return Specs.of(**columns(rows, 0)), Observations.of(**columns(rows, 1)), DeciderState.of(**columns(rows, 2))
 
 
 @settings(deadline=None, max_examples=200)

@@ -1,4 +1,4 @@
-"""Every replica of a revision is held to the digest of the first one."""
+"""One digest for every replica of a revision, that of the first one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from autoscaler.metrics.stat import Sample
 from autoscaler.reconciler.digest_rules import FIRST_BACKOFF
-from autoscaler.reconciler.digests import MOUNTED_FOR, SHOWN_FOR, Digests
+from autoscaler.reconciler.digests import MOUNTED_FOR, SHOWN_FOR, DigestEnforcer
 from autoscaler.types import HELD_ANNOTATION, LOADED_ANNOTATION, Policy
 from autoscaler.warmpool.claims.marks import DIGESTS_VOLUME
 from clusters.base.errors import Conflict, Unavailable
@@ -34,31 +34,31 @@ FIRST, OTHER = (f"sha256:{digit * 64}" for digit in "ab")
 
 
 class Scene:
-    """The digests of one PodAutoscaler of the cluster, which has one ready Pod."""
+    """The DigestEnforcer of one PodAutoscaler, which has one ready Pod."""
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
         self.cluster = cluster
         self.clock = SteppedClock()
         self.digests = self.another()
 
-    def another(self) -> Digests:
-        """Return those of a process that has just started."""
+    def another(self) -> DigestEnforcer:
+        """Return the enforcer of a new process."""
         recorder = Recorder(self.cluster, TEST, self.clock)
-        return Digests(self.cluster, Replicas(self.clock), recorder, self.clock, TEST)
+        return DigestEnforcer(self.cluster, Replicas(self.clock), recorder, self.clock, TEST)
 
     async def autoscaler(self) -> Object:
-        """Return the PodAutoscaler, which is made first where it is missing."""
+        """Return the PodAutoscaler; create it if it is missing."""
         if not (await self.cluster.list(POD_AUTOSCALER)).items:
             metadata = {"name": KEY.name, "namespace": KEY.namespace}
             await self.cluster.create(POD_AUTOSCALER, {"metadata": metadata, "spec": {}}, manager=TEST)
         return await self.cluster.get(POD_AUTOSCALER, KEY.name, KEY.namespace)
 
-    async def act(self, digests: Digests, digest: str, view: Object | None = None) -> None:
+    async def reconcile(self, digests: DigestEnforcer, digest: str, view: Object | None = None) -> None:
         """Pass over the PodAutoscaler when a ready Pod that nobody can delete has reported this digest."""
         digests.observe(KEY, {"default/m-1": Sample(0.0, 0.0, 0.0, 0.0, 0.0, digest=digest)})
         ready = [{"type": "Ready", "status": "True"}]
         pod = {"metadata": {"name": "m-1", "namespace": "default", "uid": "1"}, "status": {"conditions": ready}}
-        await digests.act(view or await self.autoscaler(), [pod])
+        await digests.reconcile(view or await self.autoscaler(), [pod])
 
     async def recorded(self) -> str:
         """Return the digest on the PodAutoscaler."""
@@ -72,15 +72,15 @@ def scene(cluster: EmbeddedCluster) -> Scene:
 
 async def test_the_first_digest_is_written_and_a_later_one_never(scene: Scene) -> None:
     for digest, recorded in (("", ""), (FIRST, FIRST), (OTHER, FIRST)):
-        await scene.act(scene.digests, digest)
+        await scene.reconcile(scene.digests, digest)
         assert await scene.recorded() == recorded
 
 
 async def test_a_process_that_starts_later_or_has_an_old_view_leaves_the_record_as_it_is(scene: Scene) -> None:
     old = await scene.autoscaler()
-    await scene.act(scene.digests, FIRST)
-    await scene.act(scene.another(), OTHER)
-    await scene.act(scene.another(), OTHER, old)
+    await scene.reconcile(scene.digests, FIRST)
+    await scene.reconcile(scene.another(), OTHER)
+    await scene.reconcile(scene.another(), OTHER, old)
     assert await scene.recorded() == FIRST
 
 
@@ -92,13 +92,13 @@ async def test_of_two_processes_that_write_at_once_the_second_fails_and_then_fin
     async def get_then_lose(*arguments: Any) -> Object:
         found = await get(*arguments)
         monkeypatch.undo()
-        await scene.act(scene.digests, FIRST, view)
+        await scene.reconcile(scene.digests, FIRST, view)
         return found
 
     monkeypatch.setattr(scene.cluster, "get", get_then_lose)
     with pytest.raises(Conflict):
-        await scene.act(later, OTHER, view)
-    await scene.act(later, OTHER, view)
+        await scene.reconcile(later, OTHER, view)
+    await scene.reconcile(later, OTHER, view)
     assert await scene.recorded() == FIRST
 
 
@@ -115,9 +115,9 @@ async def test_a_digest_that_could_not_be_written_is_written_by_the_next_pass(
 
     monkeypatch.setattr(scene.cluster, "patch", refuse_once)
     with pytest.raises(Unavailable):
-        await scene.act(scene.digests, FIRST)
+        await scene.reconcile(scene.digests, FIRST)
     assert await scene.recorded() == ""
-    await scene.act(scene.digests, FIRST)
+    await scene.reconcile(scene.digests, FIRST)
     assert await scene.recorded() == FIRST
 
 
@@ -126,9 +126,9 @@ async def test_the_record_of_a_namesake_that_is_gone_is_not_taken_over(scene: Sc
     await scene.cluster.delete(POD_AUTOSCALER, KEY.name, KEY.namespace)
     await scene.autoscaler()
     with pytest.raises(Conflict):
-        await scene.act(scene.digests, FIRST, view)
+        await scene.reconcile(scene.digests, FIRST, view)
     scene.digests.forget(KEY)
-    await scene.act(scene.digests, OTHER)
+    await scene.reconcile(scene.digests, OTHER)
     assert await scene.recorded() == OTHER
 
 
@@ -145,7 +145,7 @@ async def starting(world: World, digest: str) -> str:
 
 
 async def hold(world: World) -> None:
-    """Have later Pods mount the record, as the controller of Models does."""
+    """Make later Pods mount the record, as the controller of Models does."""
     patch = {"metadata": {"annotations": {HELD_ANNOTATION: FIRST}}}
     await world.cluster.patch(POD_AUTOSCALER, REVISION_NAME, patch, "default", manager="knodel")
 

@@ -1,4 +1,4 @@
-"""Passes in the middle of which a revision goes, or the cluster refuses: nothing is left behind, nor left undone."""
+"""Passes during which a revision is deleted, or the cluster rejects a write: no state leaks, and no step is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The autoscaler as a process, from its options to a request that it hears of."""
+"""The autoscaler as a process, from its options to a detected request."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from autoscaler.config import Zero
 from autoscaler.main import PROGRAM
-from autoscaler.reconciler.spec import make_wishes
+from autoscaler.reconciler.spec import make_revision_spec
 from autoscaler.types import Policy
 from clusters.base.clock import SystemClock
 from clusters.base.objects import LEASE, Key
@@ -36,15 +36,15 @@ def test_what_nobody_would_wake_keeps_a_replica_as_long_as_it_can_be_reached(
 ) -> None:
     pod_autoscaler = {"metadata": {"name": "m-00001"}, "spec": {"reachability": reachability}}
 
-    wishes = make_wishes(pod_autoscaler, Policy(min_replicas=least), Zero(enabled=False), SystemClock().now())
+    wishes = make_revision_spec(pod_autoscaler, Policy(min_replicas=least), Zero(enabled=False), SystemClock().now())
 
-    assert wishes.spec["min"] == floor
+    assert wishes.columns["min"] == floor
 
 
 def test_where_somebody_listens_a_revision_may_go_to_zero() -> None:
     pod_autoscaler = {"metadata": {"name": "m-00001"}, "spec": {"reachability": "Reachable"}}
 
-    assert make_wishes(pod_autoscaler, Policy(), Zero(), SystemClock().now()).spec["min"] == 0
+    assert make_revision_spec(pod_autoscaler, Policy(), Zero(), SystemClock().now()).columns["min"] == 0
 
 
 def test_the_key_of_the_pools_is_an_option_of_this_program_alone() -> None:

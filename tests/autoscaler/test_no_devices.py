@@ -1,4 +1,4 @@
-"""Replicas that no node has room for, with the real workload controllers: fault A11, with a made-up device."""
+"""Fault A11: replicas that fit on no node, with the real workload controllers and a fictitious device."""
 
 from __future__ import annotations
 
@@ -25,33 +25,33 @@ MINUTES = 10
 POLICY = Policy(scale_target=1, target_utilization=1, max_replicas=50, scale_to_zero_after=600)
 
 
-class Fleet:
-    """The autoscaler's world with ReplicaSets that make Pods, and nodes that take them or do not."""
+class DeviceWorld:
+    """The autoscaler's world with ReplicaSets that create Pods, and nodes with limited devices."""
 
     def __init__(self, world: World, cluster: EmbeddedCluster) -> None:
         self.world = world
         self.nodes = Nodes(cluster, world.clock)
 
     async def pass_time(self, seconds: int) -> None:
-        """As the world's; nodes look each second."""
+        """Advance the clock; the nodes act each second."""
         for _ in range(seconds):
             await self.nodes.look()
             await self.world.pass_time(1.0)
         self.world.autoscaler.reconsider()  # a look that a pass asks for comes in real time
 
     async def starts(self, replicas: int) -> bool:
-        """Whether so many Pods are there."""
+        """Return whether so many Pods exist."""
         await self.nodes.look()
         return len((await self.world.cluster.list(POD, "default")).items) == replicas
 
     async def asks_for_enough(self) -> bool:
-        """Whether what waits was heard and decided on."""
+        """Return whether the queued requests led to a decision."""
         return await self.world.replicas_asked() >= WAITING
 
 
 @asynccontextmanager
-async def fleet(cluster: EmbeddedCluster) -> AsyncIterator[Fleet]:
-    """A revision whose replicas ask for a device."""
+async def fleet(cluster: EmbeddedCluster) -> AsyncIterator[DeviceWorld]:
+    """Return a revision whose replicas request a device."""
     world, informers = World(cluster, SteppedClock()), Informers(cluster)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(running(world))
@@ -63,11 +63,11 @@ async def fleet(cluster: EmbeddedCluster) -> AsyncIterator[Fleet]:
         await cluster.patch(DEPLOYMENT, DEPLOYMENT_NAME, {"spec": spec}, "default", manager=TEST)
         workloads = Workloads(cluster, informers, SystemClock())
         await stack.enter_async_context(at_work(informers.run(), workloads.run()))
-        yield Fleet(world, cluster)
+        yield DeviceWorld(world, cluster)
 
 
 async def message(world: World) -> str:
-    """The end of what Active says, from the reason on."""
+    """Return the end of Active's message, from the reason on."""
     said = str((condition_of(await world.pod_autoscaler(), "Active") or {}).get("message", ""))
     return said[said.find("Unschedulable") :]
 

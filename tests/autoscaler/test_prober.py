@@ -16,7 +16,7 @@ KEY = Key("shop", "search-00001")
 
 
 class Loopback(AbstractResolver):
-    """Every name is this machine."""
+    """A resolver that resolves every name to this machine."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -28,11 +28,11 @@ class Loopback(AbstractResolver):
         return [ResolveResult(hostname=host, host="127.0.0.1", port=port, family=family, proto=0, flags=0)]
 
     async def close(self) -> None:
-        """Nothing is kept."""
+        """Do nothing."""
 
 
 class Nowhere(Loopback):
-    """No name is known."""
+    """A resolver that resolves no name."""
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET

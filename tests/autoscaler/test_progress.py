@@ -1,4 +1,4 @@
-"""How far a first replica is: what its server's page means, and what its PodAutoscaler tells of it."""
+"""The progress of a first replica: parsing of its server's page, and the PodAutoscaler's status."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from autoscaler.config import Sampling
 from autoscaler.metrics.progress import read_progress
 from autoscaler.metrics.source import PodScraper
 from autoscaler.metrics.stat import BadSample
-from autoscaler.reconciler.status import news_in
-from autoscaler.types import Policy, read_notes
+from autoscaler.reconciler.status import start_progress_of
+from autoscaler.types import Policy, read_entries
 from autoscaler.warmpool.claims.marks import ANNOTATION_STARTS
 from clusters.base.clock import SystemClock
 from clusters.embedded.cluster import EmbeddedCluster
@@ -29,7 +29,7 @@ HALF = {"bytes": 412 * MIB, "total": int(1.3 * 1024 * MIB)}
 
 
 def page(download: object = None, **known: Any) -> bytes:
-    """An answer of `/stats`; `known` are stages, and `format`."""
+    """Return a response of `/stats`; `known` are stages, and `format`."""
     found = known.pop("format", None)
     return json.dumps({"startup": UNKNOWN | known, "download": download, "format": found}).encode()
 
@@ -81,11 +81,11 @@ async def world(cluster: EmbeddedCluster) -> AsyncIterator[World]:
 
 
 async def tells(world: World, expected: str) -> None:
-    """Wait until the PodAutoscaler tells this of replicas that start."""
+    """Wait until the PodAutoscaler reports this progress."""
 
     async def told() -> str:
         world.clock.step(1.0)
-        return news_in(await world.pod_autoscaler())
+        return start_progress_of(await world.pod_autoscaler())
 
     await world.until(told, expected)
 
@@ -101,17 +101,17 @@ async def test_a_first_replicas_word_is_told_as_it_changes_until_it_is_ready(wor
     await tells(world, "warming up")
     world.replicas.silent.add(pod)
     await world.pass_time(5.0)
-    assert news_in(await world.pod_autoscaler()) == "warming up"  # it loads, and has no time to answer
+    assert start_progress_of(await world.pod_autoscaler()) == "warming up"  # it loads, and has no time to answer
 
     await world.report_services(in_path=True)
     await world.set_ready(pod, True)
     await world.until(lambda: world.condition("Active"), ("True", ""))
-    assert news_in(await world.pod_autoscaler()) == ""
+    assert start_progress_of(await world.pod_autoscaler()) == ""
     await world.set_ready(pod, False)
     await world.until(lambda: world.condition("Active"), ("Unknown", "Queued"))
     world.replicas.silent.clear()
     await world.pass_time(5.0)
-    assert news_in(await world.pod_autoscaler()) == ""  # it was ready once: nobody waits for its first model
+    assert start_progress_of(await world.pod_autoscaler()) == ""  # it was ready once: nobody waits for its first model
 
 
 async def test_a_pod_that_is_gone_leaves_no_word_behind(world: World) -> None:
@@ -134,7 +134,7 @@ async def test_a_start_is_noted_with_the_format_that_its_server_found(world: Wor
 
     async def formats() -> list[str]:
         world.clock.step(1.0)
-        return [start["format"] for start in read_notes(await world.pod_autoscaler(), ANNOTATION_STARTS)]
+        return [start["format"] for start in read_entries(await world.pod_autoscaler(), ANNOTATION_STARTS)]
 
     await world.until(formats, ["onnx"])
 

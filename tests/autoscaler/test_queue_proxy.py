@@ -1,4 +1,4 @@
-"""Readings of containers that are not ours: queue-proxy's averages become totals."""
+"""Readings of other containers: averages of queue-proxy become totals."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoscaler.config import Sampling
-from autoscaler.metrics.collector import Collector, Reading, Target
-from autoscaler.metrics.pages import Address
+from autoscaler.metrics.collector import MetricCollector, RevisionReading, ScrapeTarget
+from autoscaler.metrics.pod_http import PodAddress
 from autoscaler.metrics.queue_proxy import LAG, MAX_BYTES, PERIOD, STALE, QueueProxyScraper, read_report
 from autoscaler.metrics.source import NoSample
 from autoscaler.metrics.stat import BadSample
@@ -30,7 +30,7 @@ SHORT = Sampling(tick=0.3, timeout=0.2)
 
 
 def stat(concurrency: float = 0.0, requests: float = 0.0, uptime: float = 0.0, pod: str = "plain-1") -> bytes:
-    """A message Stat; proto3 leaves zeros out."""
+    """Return a message Stat; proto3 omits zeros."""
     name = pod.encode()
     doubles = {2: concurrency, 4: requests, 6: uptime}
     fields = [bytes([number << 3 | 1]) + struct.pack("<d", value) for number, value in doubles.items() if value]
@@ -42,20 +42,22 @@ def proxy(concurrency: float = 0.0, requests: float = 0.0, uptime: float = 0.0) 
 
 
 class Scene:
-    """A queue-proxy, and who reads it; one clock for both."""
+    """A queue-proxy and its scraper, with one clock for both."""
 
     def __init__(self, server: Server) -> None:
         self.clock = SteppedClock()
         self.clock.step(1_000.0)
         self.server = server
         self.source = QueueProxyScraper(self.clock, SHORT, server.port)
-        self.collector = Collector(self.source, Sampling())
+        self.collector = MetricCollector(self.source, Sampling())
         self.endpoints = (Endpoint("default/plain-1", server.host, 1, 2),)
 
-    async def read(self) -> Reading | None:
-        return (await self.collector.read({KEY: Target(self.endpoints, 10.0)})).get(KEY)
+    async def read(self) -> RevisionReading | None:
+        return (await self.collector.read({KEY: ScrapeTarget(self.endpoints, 10.0)})).get(KEY)
 
-    async def passes(self, concurrency: float, requests: float, uptime: float, after: float = 1.0) -> Reading | None:
+    async def passes(
+        self, concurrency: float, requests: float, uptime: float, after: float = 1.0
+    ) -> RevisionReading | None:
         self.clock.step(after)
         self.server.behave = proxy(concurrency, requests, uptime)
         return await self.read()
@@ -119,13 +121,13 @@ async def test_it_is_asked_as_knatives_own_scraper_asks(scene: Scene) -> None:
     (request,) = scene.server.requests
     assert request.startswith(b"GET /metrics HTTP/1.1\r\n")
     assert b"accept: application/protobuf\r\n" in request.lower()
-    assert str(Address("p", "fd00::1", 9090)) == "http://[fd00::1]:9090"
+    assert str(PodAddress("p", "fd00::1", 9090)) == "http://[fd00::1]:9090"
 
 
 async def test_averages_of_periods_become_work_over_the_time_between(scene: Scene) -> None:
     await scene.read()
-    assert await scene.passes(2.0, 5.0, 11.0) == Reading(2.0, 0.0, 2.0, 5.0, busy=True, complete=True)
-    assert await scene.passes(0.0, 0.0, 12.0) == Reading(0.0, 0.0, 0.0, 0.0, busy=False, complete=True)
+    assert await scene.passes(2.0, 5.0, 11.0) == RevisionReading(2.0, 0.0, 2.0, 5.0, busy=True, complete=True)
+    assert await scene.passes(0.0, 0.0, 12.0) == RevisionReading(0.0, 0.0, 0.0, 0.0, busy=False, complete=True)
 
 
 @pytest.mark.fault("A3")
@@ -172,7 +174,7 @@ async def test_a_request_in_the_period_that_still_runs_is_waited_for_before_zero
     await scene.read()
     in_path = scene.clock.monotonic()
     await scene.passes(0.0, 0.0, 11.0)
-    with pytest.raises(NoSample, match="began too early"):
+    with pytest.raises(NoSample, match="no reading since the activator took over"):
         await scene.collector.is_quiet(KEY, scene.endpoints, in_path)
     await scene.passes(0.5, 1.0, 12.0)
     assert not await scene.collector.is_quiet(KEY, scene.endpoints, in_path)

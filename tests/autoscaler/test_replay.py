@@ -1,4 +1,4 @@
-"""Decisions again: the same from what was kept of them, through JSON, on random inputs; others by other policies."""
+"""Replays of decisions from their stored JSON: the same decision on random inputs, others by other policies."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoscaler.config import Scaling
+from autoscaler.config import DecisionSettings
 from autoscaler.scaling.decider import STAGES, decide
 from autoscaler.scaling.replay import COLUMNS, INPUTS_ANNOTATION, NoReplay, inputs_of, replay
-from autoscaler.scaling.table import Observations, Specs, State
-from autoscaler.types import Policy, read_notes
+from autoscaler.scaling.table import DeciderState, Observations, Specs
+from autoscaler.types import Policy, read_entries
 from clusters.embedded.cluster import EmbeddedCluster
 from tests.autoscaler.world import World, running
 from tests.support.clock import SteppedClock
@@ -40,7 +40,7 @@ def situations(draw: st.DrawFn) -> tuple[Specs, Observations]:
 def test_a_decision_is_the_same_again_after_any_decisions_before_it(
     timeline: list[tuple[Specs, Observations]], tolerance: float
 ) -> None:
-    settings, state = Scaling(tolerance=tolerance), State.empty(1)
+    settings, state = DecisionSettings(tolerance=tolerance), DeciderState.empty(1)
     for number, (specs, seen) in enumerate(timeline):
         now = 1_000.0 + 7.3 * number
         inputs = json.loads(json.dumps(inputs_of(specs, seen, state, 0, now, settings), allow_nan=False))
@@ -53,7 +53,7 @@ def test_a_decision_is_the_same_again_after_any_decisions_before_it(
 
 def test_every_stage_is_told_in_order_with_the_number_that_it_left() -> None:
     seen = Observations.of(current=1, ready=1, queued=30.0, panic=4.0)
-    inputs = inputs_of(Specs.of(max=8, target=4.0), seen, State.empty(1), 0, 100.0, Scaling())
+    inputs = inputs_of(Specs.of(max=8, target=4.0), seen, DeciderState.empty(1), 0, 100.0, DecisionSettings())
     steps = replay(inputs).steps
     assert [step.rule for step in steps] == [rule.value for rule, _ in STAGES]
     assert all(before.after == after.before for before, after in itertools.pairwise(steps))
@@ -64,14 +64,14 @@ def test_every_stage_is_told_in_order_with_the_number_that_it_left() -> None:
 
 def test_one_request_that_waits_is_one() -> None:
     seen = Observations.of(current=1, ready=1, queued=1.0, panic=4.0)
-    inputs = inputs_of(Specs.of(max=8, target=4.0), seen, State.empty(1), 0, 100.0, Scaling())
+    inputs = inputs_of(Specs.of(max=8, target=4.0), seen, DeciderState.empty(1), 0, 100.0, DecisionSettings())
     waiting = next(step for step in replay(inputs).steps if step.rule == "Waiting")
     assert waiting.message.startswith("1 request waits (")
 
 
 def test_another_policy_comes_to_another_number() -> None:
     seen = Observations.of(current=1, ready=1, stable=16.0, panic=16.0, age=100.0, covered=60.0)
-    inputs = inputs_of(Specs.of(max=20, target=2.0), seen, State.empty(1), 0, 100.0, Scaling())
+    inputs = inputs_of(Specs.of(max=20, target=2.0), seen, DeciderState.empty(1), 0, 100.0, DecisionSettings())
     assert replay(inputs).desired == 8
     assert replay(inputs, {"target": 4.0}).desired == 4
     assert replay(inputs, {"max": 3}).desired == 3
@@ -79,16 +79,16 @@ def test_another_policy_comes_to_another_number() -> None:
 
 def test_the_row_that_is_kept_is_that_of_the_revision_among_others() -> None:
     specs, seen = Specs.of(max=[4, 9]), Observations.of(current=[1, 2], ready=[1, 2], queued=[0.0, 50.0])
-    inputs = inputs_of(specs, seen, State.empty(2), 1, 10.0, Scaling())
+    inputs = inputs_of(specs, seen, DeciderState.empty(2), 1, 10.0, DecisionSettings())
     assert (inputs["specs"], inputs["seen"]["current"]) == ({"max": 9}, 2)
-    assert replay(inputs).desired == int(decide(specs, seen, State.empty(2), 10.0)[0].desired[1])
+    assert replay(inputs).desired == int(decide(specs, seen, DeciderState.empty(2), 10.0)[0].desired[1])
 
 
 def test_what_is_kept_of_a_decision_is_small() -> None:
     seen = Observations.of(**{name: np.pi for name in Observations.names() if name != "adopted"})
-    state = State.of(**dict.fromkeys(State.names(), 7))
+    state = DeciderState.of(**dict.fromkeys(DeciderState.names(), 7))
     specs = Specs.of(min=1, max=900, target=np.pi, utilization=0.7, scale_to_zero_after=-1.0)
-    assert len(json.dumps(inputs_of(specs, seen, state, 0, 1e5 + np.pi, Scaling()))) < 1_500
+    assert len(json.dumps(inputs_of(specs, seen, state, 0, 1e5 + np.pi, DecisionSettings()))) < 1_500
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_what_is_kept_of_a_decision_is_small() -> None:
      {"now": 1.0, "specs": 7, "seen": {}, "state": {}, "settings": {}}],
 )  # fmt: skip
 def test_what_cannot_be_understood_is_told(inputs: Any) -> None:
-    with pytest.raises(NoReplay, match="not understood"):
+    with pytest.raises(NoReplay, match="are unreadable"):
         replay(inputs)
 
 
@@ -128,8 +128,8 @@ async def test_decisions_of_a_running_autoscaler_can_be_replayed_from_its_podaut
     world.activator.holds(queued=4)
 
     async def kept() -> bool:
-        return len(read_notes(await world.pod_autoscaler(), INPUTS_ANNOTATION)) >= 1
+        return len(read_entries(await world.pod_autoscaler(), INPUTS_ANNOTATION)) >= 1
 
     await world.until(kept, True)
-    for entry in read_notes(await world.pod_autoscaler(), INPUTS_ANNOTATION):
+    for entry in read_entries(await world.pod_autoscaler(), INPUTS_ANNOTATION):
         assert replay(entry).desired == entry["to"]

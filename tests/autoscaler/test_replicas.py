@@ -1,4 +1,4 @@
-"""Whom to ask about a Pod: our server, or queue-proxy."""
+"""The source of a Pod's readings: our server, or queue-proxy."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ POD = Endpoint("default/m-1", "127.0.0.1", 1, 2)
 OTHER = Endpoint("default/m-2", "127.0.0.2", 1, 2)
 
 
-class Told:
-    """A MetricSource that answers what the test put in."""
+class ScriptedReadings:
+    """A MetricSource with readings that the test sets."""
 
     def __init__(self, answer: float | Exception) -> None:
         self.answer = answer
@@ -35,7 +35,7 @@ class Told:
 class Scene:
     def __init__(self, server: float | Exception, proxy: float | Exception) -> None:
         self.clock = SteppedClock()
-        self.server, self.proxy = Told(server), Told(proxy)
+        self.server, self.proxy = ScriptedReadings(server), ScriptedReadings(proxy)
         self.source = ReplicaSource(self.server, self.proxy, self.clock)
 
     async def busy(self, endpoint: Endpoint = POD) -> float:

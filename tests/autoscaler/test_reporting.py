@@ -1,4 +1,4 @@
-"""What a PodAutoscaler is told of its replicas' trouble, of namesakes' Pods, and who is in the path as work changes."""
+"""The status of a PodAutoscaler: failures of its replicas, Pods of namesakes, and the service mode as work changes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TOLD = "CrashLoopBackOff: exit code 1, no such file"
 
 
 async def message(world: World) -> str:
-    """What the condition Active says."""
+    """Return the message of the condition Active."""
     return str((condition_of(await world.pod_autoscaler(), "Active") or {}).get("message", ""))
 
 

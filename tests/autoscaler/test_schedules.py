@@ -1,4 +1,4 @@
-"""Replicas by the clock: windows across midnight, weeks and changes of daylight saving time; what is refused."""
+"""Schedules: windows across midnight, weeks and changes of daylight saving time; rejected schedules."""
 
 from __future__ import annotations
 

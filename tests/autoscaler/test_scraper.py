@@ -1,4 +1,4 @@
-"""Readings over real sockets, from replicas that answer, hang, drip, lie or pour."""
+"""Readings over real sockets, from replicas that answer, hang, respond slowly or endlessly, or report faulty values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoscaler.config import Sampling
-from autoscaler.metrics.answers import MAX_BYTES, Answers
+from autoscaler.metrics.response_latency import MAX_BYTES, LatencyTotals
 from autoscaler.metrics.source import NoPage, NoSample, PodScraper
 from autoscaler.metrics.stat import BadSample, Sample, checked, parse_stats
 from clusters.base.clock import SystemClock
@@ -71,7 +71,7 @@ async def test_how_long_answers_took_is_a_page_of_its_own() -> None:
     page = {"revision": "m", "process": "f00", "requests": 3, "errors": 1, "latency": {"-27": 2}}
     async with serving(answer(json.dumps(page).encode())) as server, scraper() as source:
         endpoint = Endpoint("default/magika-1", server.host, 1, server.port)
-        assert await source.answers(endpoint) == Answers("f00", {-27: 2})
+        assert await source.answers(endpoint) == LatencyTotals("f00", {-27: 2})
         assert server.requests[0].startswith(b"GET /stats/answers HTTP/1.1")
         server.behave = answer(b" " * (MAX_BYTES + 1))
         with pytest.raises(BadSample):

@@ -28,7 +28,7 @@ def test_what_an_operator_may_want_otherwise() -> None:
         "knative",
         "corp.example",
     )
-    assert read.settings.activators.poll == read.settings.activators.calm == 0.5, "calm is not faster than that"
+    assert read.settings.activators.poll == read.settings.activators.idle_poll == 0.5, "calm is not faster than that"
 
 
 @pytest.mark.parametrize(
@@ -39,9 +39,9 @@ def test_what_an_operator_may_want_otherwise() -> None:
         ("autoscaler: {activatorNamespace: A B}", "autoscaler.activatorNamespace: must be a name"),
         ("autoscaler: {clusterDomain: 'x/y'}", "autoscaler.clusterDomain: must be a name"),
         ("autoscaler: {scaleToOne: true}", "autoscaler.scaleToOne: unknown setting in f; known: scaleToZeroGrace"),
-        ("autoscaler: 5", "autoscaler: expected settings in it"),
+        ("autoscaler: 5", "autoscaler: expected settings, such as"),
         ("- 1", "f: expected sections"),
-        ("a: [", "f is no YAML"),
+        ("a: [", "f is not YAML"),
     ],
 )
 def test_what_cannot_be_followed_is_named(text: str, said: str) -> None:

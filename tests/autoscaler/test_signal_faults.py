@@ -1,4 +1,4 @@
-"""What silent, lying, hanging and pouring replicas do to a decision: faults A2 to A6, over real sockets."""
+"""Faults A2 to A6: decisions with replicas that do not answer, report faulty values, hang, or respond endlessly."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoscaler.config import Sampling, Settings
-from autoscaler.metrics.activator_page import NOTHING
-from autoscaler.metrics.collector import Collector, Reading, Target
+from autoscaler.config import AutoscalerSettings, Sampling
+from autoscaler.metrics.activator_page import NO_REQUESTS
+from autoscaler.metrics.collector import MetricCollector, RevisionReading, ScrapeTarget
 from autoscaler.metrics.source import NoSample, PodScraper
 from autoscaler.metrics.stat import BadSample, parse_stats
-from autoscaler.scaling.fleet import Fleet
+from autoscaler.scaling.multi_scaler import MultiScaler
 from autoscaler.types import Policy
 from clusters.base.clock import SystemClock
 from clusters.base.objects import EVENT, Key
@@ -45,7 +45,7 @@ def stats(busy: object, requests: object = 0, active: object = 0) -> bytes:
 
 
 def busy(slots: float) -> Behaviour:
-    """A replica with so many slots in use, always."""
+    """Return a replica with a constant number of slots in use."""
 
     async def behave(writer: asyncio.StreamWriter) -> None:
         await answer(stats(slots * time.monotonic(), active=slots))(writer)
@@ -54,14 +54,14 @@ def busy(slots: float) -> Behaviour:
 
 
 class Fleets:
-    """Scripted replicas of some revisions, read and decided on as the autoscaler does it."""
+    """Scripted replicas of some revisions, read and decided on as by the autoscaler."""
 
     def __init__(self, sampling: Sampling = BRISK) -> None:
         clock = SystemClock()
         self.source = PodScraper(clock, sampling)
-        self.collector = Collector(self.source, sampling)
-        self.fleet = Fleet(Settings(sampling=sampling), lambda _: NOTHING)
-        self.targets: dict[Key, Target] = {}
+        self.collector = MetricCollector(self.source, sampling)
+        self.fleet = MultiScaler(AutoscalerSettings(sampling=sampling), lambda _: NO_REQUESTS)
+        self.targets: dict[Key, ScrapeTarget] = {}
         self._stack = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Fleets:
@@ -72,21 +72,21 @@ class Fleets:
         await self._stack.aclose()
 
     async def add(self, key: Key, behaviours: Sequence[Behaviour], **bounds: float) -> None:
-        """A revision with one ready replica for each behaviour."""
+        """Add a revision with one ready replica for each behaviour."""
         servers = [await self._stack.enter_async_context(serving(one)) for one in behaviours]
         endpoints = [Endpoint(f"{key}-{n}", one.host, 1, one.port) for n, one in enumerate(servers)]
-        self.targets[key] = Target(tuple(endpoints), SLOTS)
+        self.targets[key] = ScrapeTarget(tuple(endpoints), SLOTS)
         self.fleet.set_spec(key, {**BOUNDS, **bounds})
         self.fleet.set_replicas(key, len(servers), len(servers), time.monotonic())
 
-    async def tick(self, now: float) -> Mapping[Key, Reading]:
+    async def tick(self, now: float) -> Mapping[Key, RevisionReading]:
         readings = await self.collector.read(self.targets)
         self.fleet.observe(readings, self.targets, now)
         self.fleet.decide(list(self.targets), now)
         return readings
 
-    async def ticks(self, count: int) -> Mapping[Key, Reading]:
-        """So many ticks, a second apart by the fleet's clock."""
+    async def ticks(self, count: int) -> Mapping[Key, RevisionReading]:
+        """Run so many ticks, a second apart by the test's clock."""
         begin, readings = time.monotonic(), {}
         for number in range(count):
             readings = dict(await self.tick(begin + number))
@@ -150,7 +150,7 @@ async def condition_after_a_tick(world: World) -> tuple[str, str]:
 async def test_what_is_at_zero_comes_back_and_stays_while_activators_are_not_heard(cluster: EmbeddedCluster) -> None:
     async with running(World(cluster, SteppedClock())) as world:
         await at_zero(world)
-        world.hears = False
+        world.signal_available = False
         world.autoscaler.reconsider()
         await world.until(world.replicas_asked, 1)
         await eventually(lambda: tells(world, {"MetricsUnavailable"}))
@@ -161,7 +161,7 @@ async def test_what_is_at_zero_comes_back_and_stays_while_activators_are_not_hea
         await world.pass_time(FIVE_MINUTES)
         assert (await world.replicas_asked(), await world.mode()) == (1, "Serve")
 
-        world.hears = True
+        world.signal_available = True
         world.autoscaler.reconsider()
         await world.until(world.mode, "Proxy")
         await world.report_services(in_path=True)
@@ -186,7 +186,7 @@ async def test_the_last_replica_stays_as_long_as_an_activator_does_not_say_what_
 
 
 async def told(world: World) -> set[str]:
-    """Reasons of the Events."""
+    """Return the reasons of the Events."""
     return {event["reason"] for event in (await world.cluster.list(EVENT)).items}
 
 
@@ -230,7 +230,7 @@ async def test_what_is_no_reading_is_counted_and_the_count_of_replicas_stays(fle
 def test_whatever_replicas_say_the_decision_is_a_number_within_the_bounds(
     said: list[tuple[float, float, float]], replicas: int
 ) -> None:
-    class Told:
+    class ScriptedReadings:
         async def sample(self, endpoint: Endpoint) -> object:
             turn[0] += 1
             busy, requests, active = said[turn[0] % len(said)] if said else (0.0, 0.0, 0.0)
@@ -240,13 +240,13 @@ def test_whatever_replicas_say_the_decision_is_a_number_within_the_bounds(
         async def close(self) -> None: ...
 
     turn = [0]
-    fleet = Fleet(Settings(), lambda _: NOTHING)
+    fleet = MultiScaler(AutoscalerSettings(), lambda _: NO_REQUESTS)
     fleet.set_spec(KEY, BOUNDS)
-    collector = Collector(Told(), Sampling())  # type: ignore[arg-type]
+    collector = MetricCollector(ScriptedReadings(), Sampling())  # type: ignore[arg-type]
     endpoints = tuple(Endpoint(f"default/m-{n}", "127.0.0.1", 1, 2) for n in range(replicas))
     for now in range(8):
         fleet.set_replicas(KEY, replicas, replicas, float(now))
-        readings = asyncio.run(collector.read({KEY: Target(endpoints, SLOTS)}))
+        readings = asyncio.run(collector.read({KEY: ScrapeTarget(endpoints, SLOTS)}))
         fleet.observe(readings, [KEY], float(now))
         fleet.decide([KEY], float(now))
         desired = fleet.desired(KEY)
@@ -307,7 +307,7 @@ async def test_replicas_that_misbehave_cost_no_memory_and_delay_no_others(fleets
 async def test_half_of_the_replicas_silent_neither_adds_nor_removes_any(fleets: Fleets, active: float) -> None:
     """Kubernetes' rule for missing metrics: they count as idle where that adds, as full where that would remove."""
     await fleets.add(KEY, [busy(active)] * 4 + [slam] * 4)
-    fleets.fleet.started(KEY, 1.0)  # what starts fast is not held for long
+    fleets.fleet.record_start(KEY, 1.0)  # what starts fast is not held for long
     readings = await fleets.ticks(90)
     assert (readings[KEY].missing, readings[KEY].complete) == (4 * SLOTS, False)
     assert fleets.fleet.desired(KEY) == (4 if active == 0.0 else 8)

@@ -1,4 +1,4 @@
-"""Each rule of the decision on its own."""
+"""Each stage of the decision by itself."""
 
 from __future__ import annotations
 
@@ -8,31 +8,35 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autoscaler.config import Scaling
+from autoscaler.config import DecisionSettings
 from autoscaler.scaling.stages import demand, latency, limits, peak_hold, queue, zero
-from autoscaler.scaling.stages.situation import Outcome, Situation, Stage
-from autoscaler.scaling.table import AUTO, NAN, PEAKS, Observations, Specs, State
+from autoscaler.scaling.stages.stage import Stage, StageInputs, StageResult
+from autoscaler.scaling.table import AUTO, NAN, PEAKS, DeciderState, Observations, Specs
 
 SETTLED: dict[str, Any] = {"age": 100.0, "covered": 60.0}
 
 
-def situation(spec: dict[str, Any] | None = None, state: dict[str, Any] | None = None, **seen: Any) -> Situation:
+def situation(spec: dict[str, Any] | None = None, state: dict[str, Any] | None = None, **seen: Any) -> StageInputs:
     wished = {"max": 100, "target": 2.0, "utilization": 1.0, **(spec or {})}
-    return Situation(
-        Specs.of(**wished), Observations.of(**{**SETTLED, **seen}), State.of(**(state or {})), 1_000.0, Scaling()
+    return StageInputs(
+        Specs.of(**wished),
+        Observations.of(**{**SETTLED, **seen}),
+        DeciderState.of(**(state or {})),
+        1_000.0,
+        DecisionSettings(),
     )
 
 
-def at_time(now: float, at: Situation, kept: Outcome) -> Situation:
-    """The same situation later, after the decision that kept this."""
+def at_time(now: float, at: StageInputs, kept: StageResult) -> StageInputs:
+    """Return the same inputs later, with the state that the decision stored."""
     return replace(at, now=now, state=replace(at.state, **kept.state))
 
 
-def after(stage: Stage, desired: int, at: Situation) -> int:
+def after(stage: Stage, desired: int, at: StageInputs) -> int:
     return int(outcome(stage, desired, at).desired[0])
 
 
-def outcome(stage: Stage, desired: int, at: Situation) -> Outcome:
+def outcome(stage: Stage, desired: int, at: StageInputs) -> StageResult:
     return stage(at, np.array([desired]))
 
 
@@ -206,7 +210,7 @@ def test_a_peak_is_held_for_the_whole_hold_and_no_longer() -> None:
 
 def test_lower_peaks_are_held_after_higher_ones_by_their_own_time() -> None:
     wanted = {1_000: 8.0, 1_030: 4.0}
-    found, at, kept = {}, situation(start_time=5.0), Outcome(np.array([0]))
+    found, at, kept = {}, situation(start_time=5.0), StageResult(np.array([0]))
     for now in range(1_000, 1_120):
         seen = Observations.of(panic=wanted.get(now, 0.0), start_time=5.0, **SETTLED)
         at = replace(at_time(float(now), at, kept), seen=seen)

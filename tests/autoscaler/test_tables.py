@@ -1,4 +1,4 @@
-"""The truth tables: status, traffic mode, the path to zero; and the settings."""
+"""The truth tables: status, service mode, scale to zero; and the settings."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from autoscaler.config import InvalidSettings, Sampling, Scaling, Settings, Zero
-from autoscaler.metrics.collector import Collector, Target
-from autoscaler.reconciler.scale_to_zero import Look, ScaleToZero, Verdict
+from autoscaler.config import AutoscalerSettings, DecisionSettings, InvalidSettings, Sampling, Zero
+from autoscaler.metrics.collector import MetricCollector, ScrapeTarget
+from autoscaler.reconciler.scale_to_zero import ScaleToZero, ZeroCheck, ZeroVerdict
 from autoscaler.reconciler.serverless_service import (
-    Mode,
-    Traffic,
+    ModeInputs,
+    ServiceMode,
     changed_fields,
     make_serverless_service,
     wanted_activators,
     wanted_mode,
 )
-from autoscaler.reconciler.spec import has_expired, make_wishes, seconds_to_expiry
-from autoscaler.reconciler.status import Scale, make_status, trouble_in
+from autoscaler.reconciler.spec import has_expired, make_revision_spec, seconds_to_expiry
+from autoscaler.reconciler.status import Scale, make_status, start_failure_of
 from autoscaler.scaling.reasons import Reason, Rule, render
 from autoscaler.types import POLICY_ANNOTATION, Policy
 from clusters.base.objects import Key, Object
@@ -99,7 +99,7 @@ def test_ready_is_false_then_unknown_then_true_by_the_worst_of_the_others() -> N
 def test_who_is_not_heard_is_a_condition_of_its_own_that_nothing_follows_from() -> None:
     made = autoscaler()
     assert "MetricsAvailable" not in conditions_of(make_status(made, SKS, Scale(1, 1, 1), NOW))
-    made["status"] = make_status(made, SKS, Scale(1, 1, 1), NOW, silence="no replica says how busy it is")
+    made["status"] = make_status(made, SKS, Scale(1, 1, 1), NOW, unavailable="no replica reports its load")
     silent = conditions_of(made["status"])
     assert (silent["MetricsAvailable"], silent["Ready"]) == (("False", "MetricsUnavailable"), ("True", ""))
     assert conditions_of(make_status(made, SKS, Scale(1, 1, 1), NOW))["MetricsAvailable"] == ("True", "")
@@ -108,13 +108,13 @@ def test_who_is_not_heard_is_a_condition_of_its_own_that_nothing_follows_from() 
 def test_a_replica_that_does_not_start_beside_one_that_serves_is_a_condition_that_nothing_follows_from() -> None:
     made = autoscaler()
     assert "ReplicasStarted" not in conditions_of(make_status(made, SKS, Scale(2, 1, 1), NOW, progress="50 %"))
-    made["status"] = make_status(made, SKS, Scale(2, 1, 1), NOW, trouble="Unschedulable: 0/1 nodes: no room")
+    made["status"] = make_status(made, SKS, Scale(2, 1, 1), NOW, failure="Unschedulable: 0/1 nodes: no room")
     found = conditions_of(made["status"])
     assert (found["ReplicasStarted"], found["Ready"]) == (("False", "Unschedulable"), ("True", ""))
-    assert trouble_in(made) == ("Unschedulable", "0/1 nodes: no room")
+    assert start_failure_of(made) == ("Unschedulable", "0/1 nodes: no room")
     made["status"] = make_status(made, SKS, Scale(2, 2, 1), NOW)
     assert conditions_of(made["status"])["ReplicasStarted"] == ("True", "")
-    assert trouble_in(made) == trouble_in(autoscaler()) == ("", "")
+    assert start_failure_of(made) == start_failure_of(autoscaler()) == ("", "")
 
 
 def test_a_status_made_again_is_the_same() -> None:
@@ -137,18 +137,18 @@ def test_a_start_expires_when_its_deadline_and_the_diagnosis_are_over_and_stays_
 @pytest.mark.parametrize(
     ("traffic", "mode"),
     [
-        ({"desired": 0}, Mode.PROXY),
-        ({"ready": 0}, Mode.PROXY),
-        ({"queued": 1}, Mode.PROXY),
-        ({"burst_capacity": -1.0}, Mode.PROXY),
-        ({"burst_capacity": 5.0, "work": 4.0}, Mode.PROXY),
-        ({"burst_capacity": 4.0, "work": 4.0}, Mode.SERVE),
-        ({}, Mode.SERVE),
+        ({"desired": 0}, ServiceMode.PROXY),
+        ({"ready": 0}, ServiceMode.PROXY),
+        ({"queued": 1}, ServiceMode.PROXY),
+        ({"burst_capacity": -1.0}, ServiceMode.PROXY),
+        ({"burst_capacity": 5.0, "work": 4.0}, ServiceMode.PROXY),
+        ({"burst_capacity": 4.0, "work": 4.0}, ServiceMode.SERVE),
+        ({}, ServiceMode.SERVE),
     ],
 )
-def test_mode(traffic: dict[str, Any], mode: Mode) -> None:
+def test_mode(traffic: dict[str, Any], mode: ServiceMode) -> None:
     usual = {"desired": 2, "ready": 2, "queued": 0, "work": 1.0, "slots": 4.0, "burst_capacity": 0.0}
-    assert wanted_mode(Traffic(**{**usual, **traffic})) is mode
+    assert wanted_mode(ModeInputs(**{**usual, **traffic})) is mode
 
 
 def test_a_serverless_service_that_is_as_it_should_be_needs_no_patch() -> None:
@@ -156,9 +156,9 @@ def test_a_serverless_service_that_is_as_it_should_be_needs_no_patch() -> None:
         "metadata": {"name": "m-1", "namespace": "default", "uid": "u", "labels": {"a": "b"}},
         "spec": {"scaleTargetRef": {"name": "m-1-deployment"}},
     }
-    wanted = make_serverless_service(owner, Mode.PROXY)
+    wanted = make_serverless_service(owner, ServiceMode.PROXY)
     assert changed_fields(wanted, wanted) == {}
-    assert changed_fields(wanted, make_serverless_service(owner, Mode.SERVE)) == {"spec": {"mode": "Serve"}}
+    assert changed_fields(wanted, make_serverless_service(owner, ServiceMode.SERVE)) == {"spec": {"mode": "Serve"}}
     assert changed_fields({**wanted, "metadata": {"labels": {"c": "d"}}}, wanted) == {
         "metadata": {"labels": {"a": "b"}}
     }
@@ -181,74 +181,74 @@ class Path:
         self.clock = SteppedClock()
         self.replicas = Replicas(self.clock)
         self.activator = Activator()
-        collector = Collector(self.replicas, Sampling())
+        collector = MetricCollector(self.replicas, Sampling())
         self.collector = collector
         self.walk = ScaleToZero(collector, self.activator, self.clock, zero or Zero(), prober)
 
-    async def look(
+    async def check(
         self, service: Object | None = SKS, pods: tuple[Endpoint, ...] = POD
-    ) -> tuple[Verdict, float | None]:
-        look = await self.walk.look(service, KEY, pods)
+    ) -> tuple[ZeroVerdict, float | None]:
+        look = await self.walk.check(service, KEY, pods)
         return look.verdict, look.after
 
 
 async def test_the_path_to_zero() -> None:
     path = Path()
-    assert await path.look(None) == (Verdict.WAIT, None)
-    assert await path.look({**SKS, "spec": {"mode": "Serve"}}) == (Verdict.WAIT, None)
-    assert await path.look({**SKS, "metadata": {"generation": 2}}) == (Verdict.WAIT, None)
-    assert await path.look() == (Verdict.GO, None)
-    assert await path.look(pods=()) == (Verdict.GO, None)
+    assert await path.check(None) == (ZeroVerdict.WAIT, None)
+    assert await path.check({**SKS, "spec": {"mode": "Serve"}}) == (ZeroVerdict.WAIT, None)
+    assert await path.check({**SKS, "metadata": {"generation": 2}}) == (ZeroVerdict.WAIT, None)
+    assert await path.check() == (ZeroVerdict.GO, None)
+    assert await path.check(pods=()) == (ZeroVerdict.GO, None)
     path.replicas.work("m-1-a", 1.0)
-    assert await path.look() == (Verdict.BUSY, None)
+    assert await path.check() == (ZeroVerdict.BUSY, None)
     path.replicas.silent.add("m-1-a")
-    assert await path.look() == (Verdict.WAIT, 1.0)
+    assert await path.check() == (ZeroVerdict.WAIT, 1.0)
     path.activator.holds(active=1)
-    assert await path.look() == (Verdict.BUSY, None)
+    assert await path.check() == (ZeroVerdict.BUSY, None)
 
 
 async def test_work_between_the_last_tick_and_the_last_look_is_seen_although_it_is_over() -> None:
     path = Path()
     path.replicas.serve("m-1-a", 3)
-    await path.collector.read({KEY: Target(POD, 4.0)})
-    assert await path.look() == (Verdict.GO, None)
+    await path.collector.read({KEY: ScrapeTarget(POD, 4.0)})
+    assert await path.check() == (ZeroVerdict.GO, None)
     path.replicas.serve("m-1-a")
-    assert await path.look() == (Verdict.BUSY, None)
+    assert await path.check() == (ZeroVerdict.BUSY, None)
 
 
 async def test_the_grace_runs_from_when_the_activator_is_in_the_path_and_anew_after_it_left() -> None:
     path = Path(Zero(grace=30.0))
-    assert await path.look() == (Verdict.WAIT, 30.0)
+    assert await path.check() == (ZeroVerdict.WAIT, 30.0)
     path.clock.step(20.0)
-    assert await path.look() == (Verdict.WAIT, 10.0)
-    await path.look({**SKS, "spec": {"mode": "Serve"}})
-    assert await path.look() == (Verdict.WAIT, 30.0)
+    assert await path.check() == (ZeroVerdict.WAIT, 10.0)
+    await path.check({**SKS, "spec": {"mode": "Serve"}})
+    assert await path.check() == (ZeroVerdict.WAIT, 30.0)
     path.clock.step(30.0)
-    assert await path.look() == (Verdict.GO, None)
+    assert await path.check() == (ZeroVerdict.GO, None)
 
 
 async def test_where_there_is_a_prober_its_word_is_needed_too() -> None:
     prober = ProbeFails()
     path = Path(prober=prober)
-    assert await path.walk.look(SKS, KEY, POD) == Look(Verdict.WAIT, 1.0, "ActivatorProbeFailed")
-    await path.look({**SKS, "spec": {**SKS["spec"], "protocolType": "h2c"}})
+    assert await path.walk.check(SKS, KEY, POD) == ZeroCheck(ZeroVerdict.WAIT, 1.0, "ActivatorProbeFailed")
+    await path.check({**SKS, "spec": {**SKS["spec"], "protocolType": "h2c"}})
     assert prober.ports == [80, 81]
 
 
 async def test_activators_that_do_not_say_what_they_hold_now_are_waited_for() -> None:
     path = Path()
     path.activator.answers = False
-    assert await path.walk.look(SKS, KEY, POD) == Look(Verdict.WAIT, 1.0, "MetricsUnavailable")
+    assert await path.walk.check(SKS, KEY, POD) == ZeroCheck(ZeroVerdict.WAIT, 1.0, "MetricsUnavailable")
     path.activator.answers = True
-    assert await path.look() == (Verdict.GO, None)
+    assert await path.check() == (ZeroVerdict.GO, None)
 
 
 async def test_what_no_route_leads_to_needs_neither_probe_nor_activators() -> None:
     path = Path(prober=ProbeFails())
     path.activator.answers = False
-    assert await path.walk.look(SKS, KEY, POD, reachable=False) == Look(Verdict.GO)
+    assert await path.walk.check(SKS, KEY, POD, reachable=False) == ZeroCheck(ZeroVerdict.GO)
     path.replicas.silent.add("m-1-a")
-    assert (await path.walk.look(SKS, KEY, POD, reachable=False)).reason == "MetricsUnavailable"
+    assert (await path.walk.check(SKS, KEY, POD, reachable=False)).reason == "MetricsUnavailable"
 
 
 @pytest.mark.parametrize("limit", [0, 2, 100])
@@ -257,14 +257,14 @@ def test_the_hard_limit_of_a_revision_bounds_the_slots_of_its_replicas(limit: in
     policy = Policy(scale_target=4.0)
     made["spec"] = {"containerConcurrency": limit}
     made["metadata"]["annotations"] = {POLICY_ANNOTATION: policy.to_json()}
-    assert make_wishes(made, policy, Zero(), NOW).slots == (2.0 if limit == 2 else 4.0)
+    assert make_revision_spec(made, policy, Zero(), NOW).slots == (2.0 if limit == 2 else 4.0)
 
 
 @pytest.mark.parametrize(("limit", "slots"), [(0, 100.0), (2, 2.0), (250, 250.0)])
 def test_the_hard_limit_stands_for_a_target_that_a_plain_service_does_not_name(limit: int, slots: float) -> None:
     made = autoscaler()
     made["spec"] = {"containerConcurrency": limit}
-    assert make_wishes(made, Policy.from_annotations({}), Zero(), NOW).slots == slots
+    assert make_revision_spec(made, Policy.from_annotations({}), Zero(), NOW).slots == slots
 
 
 @pytest.mark.parametrize(
@@ -292,6 +292,6 @@ def _names() -> tuple[str, ...]:
 
 def test_settings_out_of_range_are_all_named() -> None:
     with pytest.raises(InvalidSettings, match=r"scaling\.panic_threshold.*workers"):
-        Settings(scaling=Scaling(panic_threshold=0.5), workers=0)
+        AutoscalerSettings(scaling=DecisionSettings(panic_threshold=0.5), workers=0)
     with pytest.raises(InvalidSettings, match=r"sampling\.timeout: must be from 0.01 to 1, not 2"):
-        Settings(sampling=Sampling(timeout=2.0))
+        AutoscalerSettings(sampling=Sampling(timeout=2.0))

@@ -1,4 +1,4 @@
-"""Scaling a Deployment that others write to, delete and make again: fault A9."""
+"""Fault A9: scaling a Deployment that other clients write, delete and recreate."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Refusal = Callable[[], Awaitable[None]]
 
 
 class Meddled:
-    """Passes everything on to the cluster; `before` is awaited before each scale, and may raise in its place."""
+    """A cluster that awaits `before` before each scale, which may raise."""
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
         self._cluster = cluster
@@ -40,7 +40,7 @@ class Meddled:
 
 
 async def make_again(cluster: EmbeddedCluster) -> Object:
-    """The Deployment is deleted, and somebody else's has its name."""
+    """Delete the Deployment, and create another one with its name."""
     await cluster.delete(DEPLOYMENT, DEPLOYMENT_NAME, "default")
 
     async def gone() -> bool:

@@ -1,4 +1,4 @@
-"""Decisions along written timelines: one revision, seconds go by, work comes and goes."""
+"""Decisions along written timelines: one revision whose work changes from second to second."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from autoscaler.config import Settings
-from autoscaler.metrics.collector import Reading
-from autoscaler.scaling.fleet import Change, Fleet
+from autoscaler.config import AutoscalerSettings
+from autoscaler.metrics.collector import RevisionReading
+from autoscaler.scaling.multi_scaler import Change, MultiScaler
 from autoscaler.scaling.reasons import Rule
 from clusters.base.objects import Key
 from tests.autoscaler.world import KEY, Activator
@@ -33,17 +33,17 @@ SPEC: dict[str, Any] = {
 
 
 class Timeline:
-    """A revision whose replicas follow each decision at once unless the test says otherwise."""
+    """A revision whose replicas follow each decision at once unless the test sets otherwise."""
 
     def __init__(self, **spec: Any) -> None:
         self.clock = SteppedClock()
         self.activator = Activator()
-        self.fleet = Fleet(Settings(), self.activator.load)
+        self.fleet = MultiScaler(AutoscalerSettings(), self.activator.load)
         self.current = self.ready = 0
         self.follows = True
         self.changes: list[Change] = []
         self.wish(**spec)
-        self.fleet.started(KEY, 1.0)
+        self.fleet.record_start(KEY, 1.0)
 
     def wish(self, **spec: Any) -> None:
         self.fleet.set_spec(KEY, {**SPEC, **spec})
@@ -53,18 +53,18 @@ class Timeline:
         self.fleet.set_replicas(KEY, self.current, self.ready, self.clock.monotonic())
 
     def seconds(self, count: int, work: float | None = 0.0, **reading: Any) -> int:
-        """Let `count` seconds pass with this work in hand (None: no replica answers); returns the replicas wanted."""
+        """Advance by `count` seconds with this work (None: no replica answers); return the desired replicas."""
         for _ in range(count):
             self.clock.step(1.0)
             if self.ready and work is not None:
-                told = Reading(work, 0.0, work, work, busy=work > 0, complete=True)
-                self.observe(Reading(**{**_fields(told), **reading}))
+                told = RevisionReading(work, 0.0, work, work, busy=work > 0, complete=True)
+                self.observe(RevisionReading(**{**_fields(told), **reading}))
             elif self.ready:
                 self.fleet.observe({}, [KEY], self.clock.monotonic())
             self.decide()
         return self.fleet.desired(KEY)
 
-    def observe(self, reading: Reading) -> None:
+    def observe(self, reading: RevisionReading) -> None:
         self.fleet.observe({KEY: reading}, [KEY], self.clock.monotonic())
 
     def decide(self) -> int:
@@ -76,16 +76,16 @@ class Timeline:
 
     @property
     def rules(self) -> list[Rule]:
-        """Why the last decision was taken."""
+        """Return the rules of the last decision."""
         return [reason.rule for reason in self.changes[-1].reasons]
 
 
-def _fields(reading: Reading) -> dict[str, Any]:
-    return {name: getattr(reading, name) for name in Reading.__slots__}
+def _fields(reading: RevisionReading) -> dict[str, Any]:
+    return {name: getattr(reading, name) for name in RevisionReading.__slots__}
 
 
 def warm(replicas: int = 1, **spec: Any) -> Timeline:
-    """A revision that this process saw come up, with a window full of no work."""
+    """Return a revision that this process saw start, with a full window without work."""
     line = Timeline(min=replicas, **spec)
     line.replicas(replicas, 0)
     line.decide()
@@ -223,7 +223,7 @@ def test_a_clock_that_jumps_inside_a_window_changes_nothing() -> None:
     line = warm(4)
     line.seconds(70, work=8.0)
     line.clock.step(45.0)
-    line.observe(Reading(8.0, 0.0, 360.0, 10.0, busy=True, complete=True))
+    line.observe(RevisionReading(8.0, 0.0, 360.0, 10.0, busy=True, complete=True))
     assert line.decide() == 4
 
 
@@ -241,7 +241,7 @@ def test_a_reading_that_comes_after_the_last_replica_went_does_not_count_as_idle
     line = warm()
     line.seconds(40)
     assert line.current == 0
-    nothing = Reading(0.0, 0.0, 0.0, 0.0, busy=False, complete=True)
+    nothing = RevisionReading(0.0, 0.0, 0.0, 0.0, busy=False, complete=True)
     line.observe(nothing)  # the tick had asked the replica while it was there
     line.clock.step(60.0)
     line.activator.holds(queued=1)
@@ -252,7 +252,7 @@ def test_a_reading_that_comes_after_the_last_replica_went_does_not_count_as_idle
 
 
 def test_rows_are_reused_and_grow_without_mixing() -> None:
-    fleet = Fleet(Settings(), Activator().load)
+    fleet = MultiScaler(AutoscalerSettings(), Activator().load)
     keys = [Key("default", f"m-{number}") for number in range(200)]
     for number, key in enumerate(keys):
         fleet.set_spec(key, {**SPEC, "min": number % 5, "max": 5})
@@ -277,24 +277,24 @@ def test_a_scale_down_delay_keeps_replicas_for_its_whole_length() -> None:
 def test_a_burst_is_held_for_twelve_start_times() -> None:
     line = warm()
     for _ in range(8):
-        line.fleet.started(KEY, 20.0)
+        line.fleet.record_start(KEY, 20.0)
     line.seconds(10, work=8.0)
     assert line.seconds(235, work=1.0) == 4
     assert line.seconds(20, work=1.0) == 1
 
 
 def test_the_start_time_is_the_upper_quartile_of_the_latest_and_survives_zero() -> None:
-    fleet = Fleet(Settings(), Activator().load)
+    fleet = MultiScaler(AutoscalerSettings(), Activator().load)
     fleet.set_spec(KEY, SPEC)
     assert math.isnan(fleet.start_time(KEY))
     for seconds in (100.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, math.nan, -1.0, math.inf):
-        fleet.started(KEY, seconds)
+        fleet.record_start(KEY, seconds)
     assert fleet.start_time(KEY) == pytest.approx(6.25)
     fleet.set_replicas(KEY, 1, 1, 0.0)
     fleet.set_replicas(KEY, 0, 0, 1.0)
     assert fleet.start_time(KEY) == pytest.approx(6.25)
     fleet.remove(KEY)
-    fleet.started(KEY, 1.0)
+    fleet.record_start(KEY, 1.0)
     assert math.isnan(fleet.start_time(KEY)), "a namesake begins anew"
 
 
@@ -302,7 +302,7 @@ def test_the_start_time_is_the_upper_quartile_of_the_latest_and_survives_zero() 
 def test_a_new_process_holds_what_it_found_for_the_hold() -> None:
     line = Timeline()
     for _ in range(8):
-        line.fleet.started(KEY, 10.0)
+        line.fleet.record_start(KEY, 10.0)
     line.replicas(4)
     assert line.seconds(119, work=0.5) == 4
     assert line.seconds(10, work=0.5) == 1
@@ -319,7 +319,7 @@ def test_late_answers_of_busy_replicas_add_one_step_and_silence_adds_none() -> N
 
 
 def resting() -> Timeline:
-    """Four replicas that were busy for a minute, of a version that was refused: all are to go at once."""
+    """Return four replicas of a rejected version that were busy for a minute: all are to be removed at once."""
     line = warm()
     assert line.seconds(70, work=8.0) == 4
     line.wish(scale_to_zero_after=1.0)

@@ -1,4 +1,4 @@
-"""An autoscaler over a real embedded cluster; the test plays Knative, the kubelet and the data plane by hand."""
+"""An autoscaler over a real embedded cluster; the test plays the parts of Knative, the kubelet and the data plane."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
-from autoscaler.config import Settings
+from autoscaler.config import AutoscalerSettings
 from autoscaler.controller import Autoscaler
-from autoscaler.metrics.digest_page import Loaded
+from autoscaler.metrics.digest_page import LoadedDigest
 from autoscaler.metrics.source import NoSample
 from autoscaler.metrics.stat import Sample
-from autoscaler.types import CLASS, DECISIONS_ANNOTATION, POLICY_ANNOTATION, Policy, read_notes
+from autoscaler.types import CLASS, DECISIONS_ANNOTATION, POLICY_ANNOTATION, Policy, read_entries
 from autoscaler.warmpool.claims.caller import HttpLoadCaller
 from clusters.base.api import Cluster
 from clusters.base.clock import Clock
@@ -55,7 +55,7 @@ class Waiting:
 
 
 class Activator:
-    """What an activator would push, set by hand."""
+    """An activator whose requests the test sets."""
 
     def __init__(self) -> None:
         self.answers = True
@@ -80,7 +80,7 @@ class Activator:
 
 
 class Replicas:
-    """A MetricSource whose replicas report what the test says: a constant number of slots in use, or silence."""
+    """A MetricSource whose replicas report what the test sets: a constant number of slots in use, or no answer."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -95,7 +95,7 @@ class Replicas:
         self.asked = 0
 
     def work(self, pod: str, slots: float) -> None:
-        """From now on this replica has `slots` slots in use."""
+        """Set the replica's slots in use from now on."""
         at, busy, used = self._totals.get(pod, (self._clock.monotonic(), 0.0, 0.0))
         now = self._clock.monotonic()
         self._totals[pod] = (now, busy + used * (now - at), slots)
@@ -103,7 +103,7 @@ class Replicas:
             self.serve(pod)
 
     def serve(self, pod: str, requests: int = 1) -> None:
-        """It answered some requests, each in no time."""
+        """Record answered requests, each without duration."""
         self.requests[pod] = self.requests.get(pod, 0.0) + requests
 
     async def sample(self, endpoint: Endpoint) -> Sample:
@@ -123,12 +123,12 @@ class Replicas:
             raise NoSample(f"{pod} is silent")
         return self.words.get(pod, "")
 
-    async def loaded(self, endpoint: Endpoint) -> Loaded:
-        """Return what this Pod loads; a Pod of which the test has said nothing is silent."""
+    async def loaded(self, endpoint: Endpoint) -> LoadedDigest:
+        """Return what this Pod loads; a Pod that the test has not configured does not answer."""
         pod = endpoint.pod.partition("/")[2]
         if pod not in self.loads:
             raise NoSample(f"{pod} is silent")
-        return Loaded(self.loads[pod], pod in self.confirmed)
+        return LoadedDigest(self.loads[pod], pod in self.confirmed)
 
     async def confirm(self, endpoint: Endpoint, digest: str) -> None:
         pod = endpoint.pod.partition("/")[2]
@@ -143,11 +143,11 @@ class Replicas:
 class World:
     """One revision `magika-00001` and its surroundings."""
 
-    def __init__(self, cluster: Cluster, clock: SteppedClock, settings: Settings | None = None) -> None:
+    def __init__(self, cluster: Cluster, clock: SteppedClock, settings: AutoscalerSettings | None = None) -> None:
         self.cluster = cluster
         self.clock = clock
         self.activator = Activator()
-        self.hears = True  # of requests that wait at activators
+        self.signal_available = True  # of requests that wait at activators
         self.replicas = Replicas(clock)
         self.informers = Informers(cluster)
         self._pods = itertools.count(1)
@@ -161,7 +161,7 @@ class World:
             caller=HttpLoadCaller(),
             clock=clock,
             settings=settings,
-            hears=lambda: self.hears,
+            signal_available=lambda: self.signal_available,
         )
 
     async def create_revision(
@@ -172,7 +172,7 @@ class World:
         replicas: int = 1,
         spec: Mapping[str, Any] | None = None,
     ) -> None:
-        """What Knative makes of a Revision of our class: Deployment and PodAutoscaler."""
+        """Create the Deployment and PodAutoscaler that Knative makes for a Revision of our class."""
         labels = {LABEL_REVISION: REVISION_NAME}
         meta: Object = {"namespace": "default", "labels": labels}
         revision = {"metadata": {**meta, "name": REVISION_NAME}, "spec": {}}
@@ -195,14 +195,14 @@ class World:
         )
 
     async def set_policy(self, text: str) -> None:
-        """As the serving reconciler does it."""
+        """Set the policy, as the serving reconciler does."""
         patch = {"metadata": {"annotations": {POLICY_ANNOTATION: text}}}
         await self.cluster.patch(POD_AUTOSCALER, REVISION_NAME, patch, "default", manager="knodel")
 
     # --- the kubelet ---
 
     async def start_pod(self, *, ready: bool = True) -> str:
-        """A replica of the revision comes up."""
+        """Create a replica of the revision."""
         name = f"{REVISION_NAME}-{next(self._pods)}"
         meta = {"name": name, "namespace": "default", "labels": {LABEL_REVISION: REVISION_NAME}}
         await self.cluster.create(POD, {"metadata": meta, "spec": {"containers": [{"name": "model"}]}}, manager=TEST)
@@ -210,19 +210,19 @@ class World:
         return name
 
     async def set_ready(self, pod: str, ready: bool) -> None:
-        """Its readiness probe says so."""
+        """Set the result of its readiness probe."""
         conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
         patch = {"status": {"podIP": "127.0.0.1", "conditions": conditions}}
         await self.cluster.patch(POD, pod, patch, "default", manager=TEST, subresource="status")
 
     async def stop_pod(self, pod: str) -> None:
-        """It is gone."""
+        """Delete the replica."""
         await self.cluster.delete(POD, pod, "default", grace_period=0)
 
     # --- the data plane ---
 
     async def report_services(self, *, in_path: bool) -> None:
-        """Report the ServerlessService: whether the activator is in the path, and ready replicas."""
+        """Report the ServerlessService: whether the activator is in the path, and the ready replicas."""
         service = await self.get(SERVERLESS_SERVICE, REVISION_NAME)
         ready = sum(1 for pod in (await self.cluster.list(POD, "default")).items if condition_of(pod, "Ready"))
         conditions = [
@@ -254,15 +254,15 @@ class World:
         return str((await self.get(SERVERLESS_SERVICE, REVISION_NAME))["spec"]["mode"])
 
     async def condition(self, kind: str) -> tuple[str, str]:
-        """Status and reason of a condition of the PodAutoscaler."""
+        """Return status and reason of a condition of the PodAutoscaler."""
         found = condition_of(await self.pod_autoscaler(), kind) or {}
         return str(found.get("status", "")), str(found.get("reason", ""))
 
     async def decisions(self) -> list[Any]:
-        return list(read_notes(await self.pod_autoscaler(), DECISIONS_ANNOTATION))
+        return list(read_entries(await self.pod_autoscaler(), DECISIONS_ANNOTATION))
 
     async def until(self, what: Callable[[], Awaitable[Any]], expected: Any) -> None:
-        """Wait until the coroutine function answers with `expected`."""
+        """Wait until the coroutine function returns `expected`."""
 
         async def holds() -> bool:
             try:
@@ -275,7 +275,7 @@ class World:
         await eventually(holds)
 
     async def pass_time(self, seconds: float, step: float = 1.0) -> None:
-        """Let time go by in steps, and the autoscaler's ticks with it."""
+        """Advance the clock in steps, with the autoscaler's ticks."""
         for _ in range(round(seconds / step)):
             self.clock.step(step)
             for _ in range(TURNS):
@@ -284,6 +284,6 @@ class World:
 
 @contextlib.asynccontextmanager
 async def running(world: World) -> AsyncIterator[World]:
-    """The world with its autoscaler at work."""
+    """Run the world with its autoscaler."""
     async with at_work(world.informers.run(), world.autoscaler.run()):
         yield world

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import cast
 
-from autoscaler.config import Records, Settings, Zero
+from autoscaler.config import AutoscalerSettings, Records, Zero
 from autoscaler.main import PROGRAM, make
 from autoscaler.settings_file import FileSettings, read_settings
 from clusters.base.api import Cluster
@@ -35,7 +35,7 @@ async def own_autoscaler(
     """The autoscaler as its process composes it; ended at the end of the block as a process would, without a word."""
     recording = Recording(cluster)
     options = parse_options(PROGRAM.name, PROGRAM.about, ["--namespace", namespace], {"HOST": "127.0.0.1"})
-    given = settings or FileSettings(Settings(zero=Zero(grace=GRACE), records=UNBILLED))
+    given = settings or FileSettings(AutoscalerSettings(zero=Zero(grace=GRACE), records=UNBILLED))
     component = make(cast(Cluster, recording), options, given, SystemClock())
     tasks = [asyncio.create_task(component.informers.run())]
     try:

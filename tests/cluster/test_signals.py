@@ -20,13 +20,13 @@ import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from autoscaler.config import Activators, Sampling
-from autoscaler.metrics.activators import ActivatorPoller, activator_informers
-from autoscaler.metrics.collector import Collector, Target
+from autoscaler.metrics.activators import ActivatorMonitor, activator_informers
+from autoscaler.metrics.collector import MetricCollector, ScrapeTarget
 from autoscaler.metrics.queue_proxy import QueueProxyScraper
 from autoscaler.metrics.replicas import ReplicaSource
 from autoscaler.metrics.source import NoPage, NoSample, PodScraper
 from autoscaler.reconciler.prober import ActivatorProber
-from autoscaler.reconciler.serverless_service import Mode, make_serverless_service
+from autoscaler.reconciler.serverless_service import ServiceMode, make_serverless_service
 from autoscaler.reconciler.status import Scale, make_status
 from clusters.base.api import Cluster
 from clusters.base.clock import SystemClock
@@ -48,7 +48,7 @@ STATS = "STATS_PORT = 9095"
 ELSEWHERE = "STATS_PORT = 9195"
 
 
-async def stand(plain: Plain, mode: Mode, replicas: int, container: Mapping[str, Any] = NOTHING) -> None:
+async def stand(plain: Plain, mode: ServiceMode, replicas: int, container: Mapping[str, Any] = NOTHING) -> None:
     """A Service that is Ready with so many replicas, none or one, and stays as it is."""
     scaling = {"initial-scale": str(replicas), "min-scale": str(replicas)}
     await plain.create(scaling=scaling, autoscaler_class=NOBODYS, container=container)
@@ -66,11 +66,11 @@ async def stand(plain: Plain, mode: Mode, replicas: int, container: Mapping[str,
 
 
 @asynccontextmanager
-async def listening(cluster: Cluster, revision: Key) -> AsyncIterator[ActivatorPoller]:
+async def listening(cluster: Cluster, revision: Key) -> AsyncIterator[ActivatorMonitor]:
     """A poller over the cluster's activators, at the pace of a revision at zero."""
     clock = SystemClock()
     informers = activator_informers(cluster, clock)
-    poller = ActivatorPoller(informers[POD], clock, Activators())
+    poller = ActivatorMonitor(informers[POD], clock, Activators())
     poller.follow(lambda: [revision], lambda: True)
     tasks = [asyncio.create_task(informers.run())]
     await informers.synced()
@@ -105,7 +105,7 @@ class ClusterIps(AbstractResolver):
 
 async def test_a_request_to_what_is_at_zero_is_heard_at_once(cluster: Cluster, plain: Plain) -> None:
     revision = Key(plain.namespace, FIRST)
-    await stand(plain, Mode.PROXY, 0)
+    await stand(plain, ServiceMode.PROXY, 0)
     called = asyncio.Event()
     delays, before = [], time.process_time()
     async with listening(cluster, revision) as poller, aiohttp.ClientSession() as session:
@@ -140,21 +140,23 @@ async def test_forty_polls_a_second_cost_next_to_nothing(cluster: Cluster) -> No
         share = min([await _share_of_a_second() for _ in range(3)])  # what else the machine does makes it longer
         print(f"{(poller.counts.polls - polls) / 3:.0f} polls a second: {share:.2%} of a core")
         assert share <= MOST_SHARE
-        assert poller.hears
+        assert poller.signal_available
 
 
 async def test_work_in_containers_that_are_not_ours_is_read_from_queue_proxy(
     cluster: Cluster, plain: Plain, caller: Caller
 ) -> None:
     program = PROGRAM.replace(STATS, ELSEWHERE)
-    await stand(plain, Mode.SERVE, 1, make_container(plain.image, NOTHING) | {"command": ["python", "-c", program]})
+    await stand(
+        plain, ServiceMode.SERVE, 1, make_container(plain.image, NOTHING) | {"command": ["python", "-c", program]}
+    )
     clock, sampling = SystemClock(), Sampling()
     endpoint = endpoint_of(plain.pods()[0])
     assert endpoint is not None
     server = PodScraper(clock, sampling)
     source = ReplicaSource(server, QueueProxyScraper(clock, sampling), clock)
-    collector, key = Collector(source, sampling), Key(plain.namespace, FIRST)
-    target = {key: Target((endpoint,), 100.0)}
+    collector, key = MetricCollector(source, sampling), Key(plain.namespace, FIRST)
+    target = {key: ScrapeTarget((endpoint,), 100.0)}
 
     async def work_after(seconds: float) -> float:
         await asyncio.sleep(seconds)
@@ -191,7 +193,7 @@ async def test_the_probe_is_answered_by_the_activator_as_long_as_it_is_in_the_pa
     cluster: Cluster, plain: Plain
 ) -> None:
     revision = Key(plain.namespace, FIRST)
-    await stand(plain, Mode.SERVE, 1)
+    await stand(plain, ServiceMode.SERVE, 1)
     prober = ActivatorProber(resolver=ClusterIps(cluster))
     try:
         for mode, expected in (("Serve", False), ("Proxy", True), ("Serve", False)):
@@ -208,7 +210,7 @@ async def test_the_probe_is_answered_by_the_activator_as_long_as_it_is_in_the_pa
         await prober.close()
 
 
-async def seconds_to_an_answer(poller: ActivatorPoller) -> float:
+async def seconds_to_an_answer(poller: ActivatorMonitor) -> float:
     """Until all activators have answered a poll that begins now, a pause of the pace included."""
     began = time.monotonic()
     await eventually(poller.refresh)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoscaler.warmpool import defaults
+from autoscaler.warmpool import spec
 from serving.crds.schema import RULES
 from serving.crds.spec import make_spec
 from serving.crds.warm_pool import make_warm_pool_crd, make_warm_pool_schema
@@ -70,10 +70,10 @@ def test_fields_of_later_releases_are_kept_and_refused_in_the_words_of_the_pytho
 
 def test_the_descriptions_tell_the_defaults() -> None:
     told = {name: schema.get("description", "") for name, schema in SPEC["properties"].items()}
-    assert told["size"].endswith(f"Default: {defaults.AUTO}.")
-    assert f"Default: {defaults.MIN}." in told["min"]
-    assert f"Default: {defaults.MAX}," in told["max"]
-    assert f"Default: {defaults.MAX_AGE:g}s." in told["maxAge"]
+    assert told["size"].endswith(f"Default: {spec.AUTO}.")
+    assert f"Default: {spec.MIN}." in told["min"]
+    assert f"Default: {spec.MAX}," in told["max"]
+    assert f"Default: {spec.MAX_AGE:g}s." in told["maxAge"]
 
 
 values = st.one_of(

@@ -1,1 +1,1 @@
-"""The rules of a decision, one noun a file; which of them, in which order: `autoscaler.scaling.decider.STAGES`."""
+"""The stages of a decision, one module per theme. Their order: `autoscaler.scaling.decider.STAGES`."""

@@ -1,76 +1,82 @@
-"""What bounds a decision whatever was found: data, rate, the policy's numbers, and what cannot start."""
+"""Stages that bound every decision: missing data, rate limits, the policy's bounds, and failed starts."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from autoscaler.scaling.stages.situation import Outcome, Situation, once
+from autoscaler.scaling.stages.stage import StageInputs, StageResult, once
 from autoscaler.scaling.table import NAN, IntArray
 
 
-def hold_without_data(at: Situation, desired: IntArray) -> Outcome:
-    """Nothing is scaled down before a stable window's worth of readings: a restart, a silent source, a new replica."""
-    seen = at.seen
-    return Outcome(
-        np.maximum(desired, seen.current * at.is_young),
-        lambda: {"covered": seen.covered, "window": at.specs.stable_window},
+def hold_without_data(inputs: StageInputs, desired: IntArray) -> StageResult:
+    """Prevent scale-down before a stable window's worth of readings: after a restart, a source failure, or a new
+    replica.
+    """
+    seen = inputs.seen
+    return StageResult(
+        np.maximum(desired, seen.current * inputs.is_young),
+        lambda: {"covered": seen.covered, "window": inputs.specs.stable_window},
     )
 
 
-def rate_limits(at: Situation, desired: IntArray) -> Outcome:
-    """At most `max_up_rate` times the ready replicas, at least the current ones ÷ `max_down_rate`."""
-    current = at.seen.current
-    most = np.ceil(at.settings.max_up_rate * np.maximum(at.seen.ready, 1)).astype(np.int64)
+def rate_limits(inputs: StageInputs, desired: IntArray) -> StageResult:
+    """Limit one decision to `max_up_rate` times the ready replicas and to the current replicas ÷ `max_down_rate`."""
+    current = inputs.seen.current
+    most = np.ceil(inputs.settings.max_up_rate * np.maximum(inputs.seen.ready, 1)).astype(np.int64)
     most = np.maximum(most, current)
-    least = np.floor(current / at.settings.max_down_rate).astype(np.int64)
+    least = np.floor(current / inputs.settings.max_down_rate).astype(np.int64)
     values = {"current": current, "least": least, "most": most}
-    return Outcome(np.minimum(np.maximum(desired, least), most), lambda: values)
+    return StageResult(np.minimum(np.maximum(desired, least), most), lambda: values)
 
 
-def activation_scale(at: Situation, desired: IntArray) -> Outcome:
-    """Who leaves zero starts with at least this many."""
-    activation = at.specs.activation
-    leaves = (at.seen.current == 0) & (desired > 0)
+def activation_scale(inputs: StageInputs, desired: IntArray) -> StageResult:
+    """Apply the activation scale when a revision leaves zero."""
+    activation = inputs.specs.activation
+    leaves = (inputs.seen.current == 0) & (desired > 0)
     if not leaves.any():
-        return Outcome(desired)
-    return Outcome(np.maximum(desired, activation * leaves), lambda: {"activation": activation})
+        return StageResult(desired)
+    return StageResult(np.maximum(desired, activation * leaves), lambda: {"activation": activation})
 
 
-def scale_down_delay(at: Situation, desired: IntArray) -> Outcome:
-    """Replicas go only after less was enough for the whole delay; then to the most that was wanted meanwhile."""
-    seen, state, delay = at.seen, at.state, at.specs.scale_down_delay
+def scale_down_delay(inputs: StageInputs, desired: IntArray) -> StageResult:
+    """Remove replicas only after lower demand for the whole delay, and then down to the highest demand within it."""
+    seen, state, delay = inputs.seen, inputs.state, inputs.specs.scale_down_delay
     if not delay.any():
-        return Outcome(desired, state={"below_since": np.full(len(delay), NAN), "below_peak": np.zeros_like(desired)})
+        return StageResult(
+            desired, state={"below_since": np.full(len(delay), NAN), "below_peak": np.zeros_like(desired)}
+        )
     less = (desired < seen.current) & (delay > 0.0)
     fresh = np.isnan(state.below_since)
-    since = np.where(less, np.where(fresh, at.now, state.below_since), NAN)
+    since = np.where(less, np.where(fresh, inputs.now, state.below_since), NAN)
     peak = np.where(less, np.maximum(np.where(fresh, 0, state.below_peak), desired), 0)
-    over = at.now - since >= delay
+    over = inputs.now - since >= delay
     result = np.where(less, np.where(over, peak, seen.current), desired)
     kept = {"below_since": np.where(over, NAN, since), "below_peak": np.where(over, 0, peak)}
-    return Outcome(result, lambda: {"delay": delay}, kept)
+    return StageResult(result, lambda: {"delay": delay}, kept)
 
 
 @once
-def least_replicas(at: Situation) -> IntArray:
-    """The lower bound: `min` while a route points to it, and the initial scale until it was reached once."""
-    specs = at.specs
+def least_replicas(inputs: StageInputs) -> IntArray:
+    """Return the lower bound: `min` while a route points to the revision, and the initial scale until it was reached
+    once.
+    """
+    specs = inputs.specs
     return np.minimum(np.maximum(specs.min * specs.reachable, specs.initial * ~specs.initialized), specs.max)
 
 
-def bounds(at: Situation, desired: IntArray) -> Outcome:
-    """Between the least and the most replicas of the policy."""
-    least, most = least_replicas(at), at.specs.max
-    return Outcome(np.minimum(np.maximum(desired, least), most), lambda: {"least": least, "most": most})
+def bounds(inputs: StageInputs, desired: IntArray) -> StageResult:
+    """Apply the policy's minimum and maximum."""
+    least, most = least_replicas(inputs), inputs.specs.max
+    return StageResult(np.minimum(np.maximum(desired, least), most), lambda: {"least": least, "most": most})
 
 
-def give_up(at: Situation, desired: IntArray) -> Outcome:
-    """What did not start within its progress deadline, and is not waited for, is not tried any longer.
+def give_up(inputs: StageInputs, desired: IntArray) -> StageResult:
+    """Stop starting a revision that missed its progress deadline and has no queued requests.
 
-    A revision that once was ready and has a lower bound is tried for ever, as Knative does.
+    A revision that was ready once and has a lower bound is retried for ever, as in Knative.
     """
-    specs = at.specs
+    specs = inputs.specs
     if not specs.expired.any():
-        return Outcome(desired)
-    hopeless = specs.expired & (~specs.initialized | (least_replicas(at) == 0)) & ~at.is_waited_for
-    return Outcome(np.where(hopeless, 0, desired))
+        return StageResult(desired)
+    hopeless = specs.expired & (~specs.initialized | (least_replicas(inputs) == 0)) & ~inputs.is_waited_for
+    return StageResult(np.where(hopeless, 0, desired))

@@ -1,14 +1,14 @@
-"""Replicas are kept as long as their start makes it worth while: what was needed lately is held.
+"""The stage that holds recent peak demand for a multiple of the start time.
 
-A replica that goes too early costs whoever comes next a whole start; one that stays costs its seconds. So the most that
-was needed at once within the last `hold_starts` start times is kept (Autopilot's window maxima, EuroSys 2020, with the
-window in units of what a mistake costs). Needed at once: what the panic window's work filled, and what waited. Of spare
-slots for the ups and downs of load little is held on top: the peaks of those are what is held.
+A replica that is removed too early costs the next caller a whole start; an idle one costs its seconds. Therefore the
+highest demand of the last `hold_starts` start times is kept (Autopilot's window maxima, EuroSys 2020, with the window
+in units of the cost of a mistake). Demand is what the panic window's work filled, plus the queue. The hold adds little
+headroom for fluctuations, because the peaks of the fluctuations are what is held.
 
-The sliding maximum is kept in `PEAKS` buckets a row and the current one. A peak, which begins a bucket of its own, is
-held for exactly the hold; what was wanted later and is less, to within one bucket. A hold that changes (another start
-was measured) takes effect at the next peak; one that changes by more than a quarter at once, from when on the peak is
-held anew.
+The sliding maximum is stored in `PEAKS` buckets per row, plus the current one. A peak begins its own bucket and is held
+for exactly the hold; lower demand after it, for the hold to within one bucket. If a new start time changes the hold, it
+takes effect at the next peak; a change of more than a quarter takes effect at once, and the peak is then held again
+from that time.
 """
 
 from __future__ import annotations
@@ -18,74 +18,74 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from autoscaler.scaling.stages.latency import slow_wants
-from autoscaler.scaling.stages.queue import crowd_wants, queue_wants
-from autoscaler.scaling.stages.situation import MOST, Outcome, Situation, once
-from autoscaler.scaling.table import PEAKS, FloatArray, IntArray, State
+from autoscaler.scaling.stages.latency import wanted_for_latency
+from autoscaler.scaling.stages.queue import wanted_for_crowd, wanted_for_queue
+from autoscaler.scaling.stages.stage import MOST, StageInputs, StageResult, once
+from autoscaler.scaling.table import PEAKS, DeciderState, FloatArray, IntArray
 
 T = TypeVar("T", bound=np.generic)
-FAR = 0.25  # share by which a hold may differ from the one that the buckets are made for
+FAR = 0.25  # relative change of the hold that requires new buckets
 
 
 @once
-def hold_of(at: Situation) -> FloatArray:
-    """Seconds for which a peak is held: `hold_starts` start times, within bounds."""
-    settings = at.settings
-    return np.clip(settings.hold_starts * at.start_time, settings.hold_least, settings.hold_most)
+def hold_of(inputs: StageInputs) -> FloatArray:
+    """Return the seconds for which a peak is held: `hold_starts` start times, within bounds."""
+    settings = inputs.settings
+    return np.clip(settings.hold_starts * inputs.start_time, settings.hold_least, settings.hold_most)
 
 
-def needed(at: Situation) -> IntArray:
-    """Replicas that are needed at once, as the hold counts them.
+def needed(inputs: StageInputs) -> IntArray:
+    """Return the present demand in replicas, for the hold.
 
-    What waits counts while replicas are ready: the backlog of a start from zero is no lasting need.
+    Queued requests count only while replicas are ready: the backlog of a start from zero is not lasting demand.
     """
-    seen = at.seen
-    filled = at.replicas_for(seen.panic, at.per_peak) * at.is_trusted
-    most = np.maximum(np.maximum(filled, queue_wants(at) * (seen.ready > 0)), crowd_wants(at))
-    if at.specs.latency_objective.any():
-        most = np.maximum(most, slow_wants(at))
-    return np.minimum(np.minimum(most, at.specs.max), int(MOST))
+    seen = inputs.seen
+    filled = inputs.replicas_for(seen.panic, inputs.per_peak) * inputs.is_trusted
+    most = np.maximum(np.maximum(filled, wanted_for_queue(inputs) * (seen.ready > 0)), wanted_for_crowd(inputs))
+    if inputs.specs.latency_objective.any():
+        most = np.maximum(most, wanted_for_latency(inputs))
+    return np.minimum(np.minimum(most, inputs.specs.max), int(MOST))
 
 
-def peak_hold(at: Situation, desired: IntArray) -> Outcome:
-    """At least the most that was needed at once within the hold.
+def peak_hold(inputs: StageInputs, desired: IntArray) -> StageResult:
+    """Keep at least the highest demand within the hold.
 
-    A process that has just started and found replicas takes their number for what was wanted before.
+    A process that has just started and found replicas uses their number as the earlier demand.
     """
-    seen, state = at.seen, at.state
-    hold = hold_of(at)
+    seen, state = inputs.seen, inputs.state
+    hold = hold_of(inputs)
     fresh = np.isnan(state.hold_width)
-    wanted = needed(at)
+    wanted = needed(inputs)
     if fresh.any():
         wanted = np.maximum(wanted, seen.current * (fresh & seen.adopted))
-    advanced = _advance(state, at.now)
+    advanced = _advance(state, inputs.now)
     peak = np.maximum(advanced.hold_now, advanced.hold_before)
     width = hold / (PEAKS + 1)
-    anew = np.flatnonzero(fresh | (wanted >= peak) | (np.abs(width - state.hold_width) > FAR * state.hold_width))
+    renewed = np.flatnonzero(fresh | (wanted >= peak) | (np.abs(width - state.hold_width) > FAR * state.hold_width))
     held = np.maximum(peak, wanted)
     newest = np.maximum(advanced.hold_now, wanted)
-    newest[anew] = held[anew]
+    newest[renewed] = held[renewed]
     kept = {
-        "hold_width": _with(state.hold_width, anew, width[anew]),
-        "hold_began": _with(advanced.hold_began, anew, at.now),
+        "hold_width": _with(state.hold_width, renewed, width[renewed]),
+        "hold_began": _with(advanced.hold_began, renewed, inputs.now),
         "hold_now": newest,
-        "hold_before": _with(advanced.hold_before, anew, 0),
+        "hold_before": _with(advanced.hold_before, renewed, 0),
         "hold_slot": advanced.hold_slot,
         "peaks": advanced.peaks,
     }
-    values = {"peak": held, "hold": hold, "start_time": at.start_time}
-    return Outcome(np.maximum(desired, held), lambda: values, kept)
+    values = {"peak": held, "hold": hold, "start_time": inputs.start_time}
+    return StageResult(np.maximum(desired, held), lambda: values, kept)
 
 
 def _with(column: NDArray[T], rows: IntArray, values: Any) -> NDArray[T]:
-    """The column with other values in these rows."""
+    """Return the column with other values in these rows."""
     changed = column.copy()
     changed[rows] = values
     return changed
 
 
-def _advance(state: State, now: float) -> State:
-    """The state with new current buckets where the time of the old ones is over."""
+def _advance(state: DeciderState, now: float) -> DeciderState:
+    """Return the state with new current buckets where the old ones have expired."""
     rows = np.flatnonzero(now - state.hold_began >= state.hold_width)
     if not rows.size:
         return state
@@ -94,7 +94,7 @@ def _advance(state: State, now: float) -> State:
     passed = np.floor((now - state.hold_began[rows]) / width)
     advanced.peaks[slot, rows] = state.hold_now[rows]
     steps = np.minimum(passed, PEAKS + 1).astype(np.int64)
-    for step in range(1, int(steps.max())):  # nothing was decided, hence nothing wanted
+    for step in range(1, int(steps.max())):  # no decision in these buckets, so no demand
         moved = steps > step
         advanced.peaks[(slot[moved] + step) % PEAKS, rows[moved]] = 0
     advanced.hold_slot[rows] = (slot + steps) % PEAKS

@@ -1,100 +1,111 @@
-"""What waits calls for replicas now, not on average: at the activator, and inside replicas."""
+"""Stages that follow queued requests, which count at once and not on average: at the activator, and inside replicas."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from autoscaler.scaling.stages.situation import Outcome, Situation, once
+from autoscaler.scaling.stages.stage import StageInputs, StageResult, once
 from autoscaler.scaling.table import NAN, FloatArray, IntArray
 
 
-def coming(at: Situation) -> FloatArray:
-    """Requests that wait, and that will when the first replica is ready: what comes until then waits too.
+def coming(inputs: StageInputs) -> FloatArray:
+    """Return the requests that are queued now, and those expected until the first replica is ready.
 
-    They go on coming as they came since the first replica was asked for; a panic window longer damps the first moments.
+    Expected requests arrive at the rate since the first replica was requested. A panic window added to that time damps
+    the first estimates.
     """
-    queued, since = at.seen.queued, starting_for(at)
+    queued, since = inputs.seen.queued, starting_for(inputs)
     rows = np.flatnonzero(since >= 0.0)
     if not rows.size:
         return queued
     expected = queued.copy()
-    rate = queued[rows] / (since[rows] + at.settings.panic_window_share * at.specs.stable_window[rows])
-    expected[rows] += rate * np.maximum(at.start_time[rows] - since[rows], 0.0)
+    rate = queued[rows] / (since[rows] + inputs.settings.panic_window_share * inputs.specs.stable_window[rows])
+    expected[rows] += rate * np.maximum(inputs.start_time[rows] - since[rows], 0.0)
     return expected
 
 
 @once
-def starting_for(at: Situation) -> FloatArray:
-    """Seconds since the first replica was asked for, while some start and none is ready; NaN otherwise."""
-    seen, since = at.seen, np.full(at.rows, NAN)
+def starting_for(inputs: StageInputs) -> FloatArray:
+    """Return the seconds since the first replica was requested, while some start and none is ready; NaN otherwise."""
+    seen, since = inputs.seen, np.full(inputs.rows, NAN)
     rows = np.flatnonzero((seen.ready == 0) & (seen.current > 0))
     if not rows.size:
         return since
-    asked = at.state.starting_since[rows]
-    since[rows] = np.where(np.isnan(asked), seen.starting_seconds[rows] / seen.current[rows], at.now - asked)
+    requested = inputs.state.starting_since[rows]
+    since[rows] = np.where(
+        np.isnan(requested), seen.starting_seconds[rows] / seen.current[rows], inputs.now - requested
+    )
     return since
 
 
 @once
-def backlog(at: Situation) -> FloatArray:
-    """Slots that the waiting requests call for, beyond what starting replicas will drain before a new one is ready.
+def backlog(inputs: StageInputs) -> FloatArray:
+    """Return the slots needed for the queued requests, beyond what starting replicas will drain before a new one is
+    ready.
 
-    A replica started now is ready when those that start already have been ready for as long as they are old: by then
-    each has drained `target` slots for its age. Ready replicas are not counted on: they have to do with what keeps
-    coming; nor is anything where no request was measured yet. Of what is left, requests that take less than
-    `drain_within` seconds call for the fraction of a slot that finishes them within it.
+    A replica started now becomes ready when the currently starting ones have been ready for as long as their present
+    age. By then, each has drained `target` slots for that time. Ready replicas are not counted, because they serve the
+    ongoing arrivals. Nothing is subtracted while no request has been measured. Of the rest, requests shorter than
+    `drain_within` seconds need only the fraction of a slot that finishes them within that time.
     """
-    seen = at.seen
+    seen = inputs.seen
     service_time = np.where(seen.service_time > 0.0, seen.service_time, np.inf)
-    drained = seen.starting_seconds * at.specs.target / service_time
-    weight = np.minimum(1.0, service_time / at.settings.drain_within)
-    return np.maximum(coming(at) - drained, 0.0) * weight
+    drained = seen.starting_seconds * inputs.specs.target / service_time
+    weight = np.minimum(1.0, service_time / inputs.settings.drain_within)
+    return np.maximum(coming(inputs) - drained, 0.0) * weight
 
 
 @once
-def work_now(at: Situation) -> FloatArray:
-    """Slots in use by the panic window; ready replicas that are not heard while requests wait are taken for full."""
-    return np.where(np.isnan(at.seen.panic), at.seen.ready * at.per_peak, at.seen.panic)
+def work_now(inputs: StageInputs) -> FloatArray:
+    """Return the slots in use in the panic window. Ready replicas without readings count as full while requests are
+    queued.
+    """
+    return np.where(np.isnan(inputs.seen.panic), inputs.seen.ready * inputs.per_peak, inputs.seen.panic)
 
 
 @once
-def queue_wants(at: Situation) -> IntArray:
-    """Replicas that the waiting requests and the work in hand call for; 0 where none waits."""
-    wants = np.zeros(at.rows, np.int64)
-    rows = np.flatnonzero(at.is_waited_for)
+def wanted_for_queue(inputs: StageInputs) -> IntArray:
+    """Return the replicas needed for queued requests and current work; 0 without queued requests."""
+    wants = np.zeros(inputs.rows, np.int64)
+    rows = np.flatnonzero(inputs.is_waited_for)
     if rows.size:
-        some = at.among(rows)
+        some = inputs.among(rows)
         wants[rows] = np.maximum(some.replicas_for(work_now(some) + backlog(some), some.per_peak), 1)
     return wants
 
 
-def waiting(at: Situation, desired: IntArray) -> Outcome:
-    """Requests that wait at the activator call for replicas at once."""
-    return Outcome(
-        np.maximum(desired, queue_wants(at)),
-        lambda: {"queued": at.seen.queued, "backlog": backlog(at), "work": work_now(at), "per_replica": at.per_peak},
-        {"starting_since": at.now - starting_for(at)},
+def waiting(inputs: StageInputs, desired: IntArray) -> StageResult:
+    """Add replicas at once for requests queued at the activator."""
+    return StageResult(
+        np.maximum(desired, wanted_for_queue(inputs)),
+        lambda: {
+            "queued": inputs.seen.queued,
+            "backlog": backlog(inputs),
+            "work": work_now(inputs),
+            "per_replica": inputs.per_peak,
+        },
+        {"starting_since": inputs.now - starting_for(inputs)},
     )
 
 
-def keep_while_waiting(at: Situation, desired: IntArray) -> Outcome:
-    """Nothing goes while requests wait: what starts is needed for them."""
-    current = at.seen.current
-    return Outcome(np.maximum(desired, current * at.is_waited_for), lambda: {"current": current})
+def keep_while_waiting(inputs: StageInputs, desired: IntArray) -> StageResult:
+    """Remove no replica while requests are queued: starting ones are needed for them."""
+    current = inputs.seen.current
+    return StageResult(np.maximum(desired, current * inputs.is_waited_for), lambda: {"current": current})
 
 
 @once
-def crowd_wants(at: Situation) -> IntArray:
-    """Replicas that hold what is used or waited for inside replicas; 0 where none waits."""
-    return at.replicas_for(at.seen.crowd) if at.seen.crowd.any() else np.zeros(at.rows, np.int64)
+def wanted_for_crowd(inputs: StageInputs) -> IntArray:
+    """Return the replicas needed for the slots used or waited for inside replicas; 0 without queued requests there."""
+    return inputs.replicas_for(inputs.seen.crowd) if inputs.seen.crowd.any() else np.zeros(inputs.rows, np.int64)
 
 
-def crowded(at: Situation, desired: IntArray) -> Outcome:
-    """Requests that wait inside replicas call for others at once, which those that come next will find free.
+def crowded(inputs: StageInputs, desired: IntArray) -> StageResult:
+    """Add replicas at once for requests queued inside replicas, so that the next requests find free ones.
 
-    They did so for a tick already: a burst of short requests, gone before another replica is there, calls for none.
+    Such requests have been queued for a tick already, so a burst of short requests that ends earlier adds no replica.
     """
-    if not at.seen.crowd.any():
-        return Outcome(desired)
-    values = {"crowd": at.seen.crowd, "per_replica": at.per_replica}
-    return Outcome(np.maximum(desired, crowd_wants(at)), lambda: values)
+    if not inputs.seen.crowd.any():
+        return StageResult(desired)
+    values = {"crowd": inputs.seen.crowd, "per_replica": inputs.per_replica}
+    return StageResult(np.maximum(desired, wanted_for_crowd(inputs)), lambda: values)

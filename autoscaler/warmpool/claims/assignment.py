@@ -14,26 +14,26 @@ from clusters.base.objects import Object
 PARAMETERS: Final = (
     "storageUri", "digest", "modelFormat", "slots", "timeout", "cpu", "maxBatchSize", "maxBatchLatency",
 )  # fmt: skip
-"""Of the load call, beside `revision`; only the first must be there."""
+"""Parameters of the load call besides `revision`; only the first is required."""
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
+class MemberAssignment:
     """A model for a member: its name, and the load call's parameters (texts and numbers)."""
 
     name: str
     parameters: Mapping[str, str | int | float]
 
     def body(self) -> Object:
-        """The JSON body of the load call."""
+        """Return the JSON body of the load call."""
         return {"parameters": dict(self.parameters)}
 
 
-def assignment_of(template: Object, revision: str, digest: str = "") -> Assignment | None:
+def assignment_of(template: Object, revision: str, digest: str = "") -> MemberAssignment | None:
     """Return the assignment of a replica of `revision`, read from its Deployment's `spec.template`.
 
-    `digest` is the digest that its first replica loaded, for a template that promises none. Returns None when the
-    template has no `ANNOTATION_LOAD` that can be read: no member is claimed for it then.
+    `digest` is the recorded digest, for a template without one. Returns None when the template has no readable
+    `ANNOTATION_LOAD`; then no member is claimed for it.
     """
     text = ((template.get("metadata") or {}).get("annotations") or {}).get(ANNOTATION_LOAD)
     if not text:
@@ -49,20 +49,16 @@ def assignment_of(template: Object, revision: str, digest: str = "") -> Assignme
         parameters["digest"] = digest
     if not _is_text(name) or not _is_text(parameters.get("storageUri")):
         return None
-    if not all(_is_scalar(value) for value in parameters.values()):
+    if not all(isinstance(value, str | int | float) and not isinstance(value, bool) for value in parameters.values()):
         return None
-    return Assignment(str(name), MappingProxyType({**parameters, "revision": revision}))
+    return MemberAssignment(str(name), MappingProxyType({**parameters, "revision": revision}))
 
 
 def loads_anything(template: Object) -> bool:
-    """Return whether a replica of this Pod template, or this Pod, loads any bytes until a digest is recorded."""
+    """Return whether a replica of this Pod template, or this Pod, accepts any files until a digest is recorded."""
     volumes = (template.get("spec") or {}).get("volumes") or ()
     return any(volume.get("name") == DIGESTS_VOLUME for volume in volumes)
 
 
 def _is_text(value: Any) -> bool:
     return isinstance(value, str) and bool(value)
-
-
-def _is_scalar(value: Any) -> bool:
-    return isinstance(value, str | int | float) and not isinstance(value, bool)

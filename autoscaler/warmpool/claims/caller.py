@@ -1,4 +1,4 @@
-"""The load call: how a member learns over the network what it is to serve."""
+"""The load call, by which a member receives its model over the network."""
 
 from __future__ import annotations
 
@@ -11,52 +11,57 @@ from urllib.parse import quote
 import aiohttp
 
 from autoscaler.config import WarmStart
-from autoscaler.warmpool.claims.assignment import Assignment
+from autoscaler.warmpool.claims.assignment import MemberAssignment
 from clusters.base.errors import KnodelError
 from clusters.base.redact import one_line
 from clusters.net.endpoints import Endpoint
 from clusters.net.session import LazySession, read_at_most
 
 MAX_ANSWER: Final = 4_096
-"""Bytes of an answer that are read; ours has some 40, an error one line."""
+"""Maximum bytes read of a response; ours has about 40, an error one line."""
 MAX_CALLS: Final = 64
-"""Calls at once; each is over in milliseconds, or at its deadline."""
+"""Concurrent calls; each takes milliseconds, or ends at its deadline."""
 LONGEST_TOLD: Final = 200
-"""Characters of a refusal that are repeated in a message."""
+"""Maximum characters of an error that a message repeats."""
 
 
-class LoadFailed(KnodelError):
-    """The member did not take the model: it refused, answered nonsense, or did not answer in time."""
+class LoadCallFailed(KnodelError):
+    """Raised when the member did not accept the model: it rejected it, sent a malformed response, or did not answer in
+    time.
+    """
 
 
-class LoadRefused(LoadFailed):
-    """The member says that nobody could serve what it was told: another one would say the same."""
+class LoadCallRefused(LoadCallFailed):
+    """Raised when the assignment is invalid for every member, so that trying another one is useless."""
 
 
 class LoadCaller(Protocol):
-    """Gives models to members."""
+    """Sends assignments to members."""
 
-    async def load(self, endpoint: Endpoint, token: str, assignment: Assignment) -> None:
-        """Return when the member has written the assignment down and begins to load.
+    async def load(self, endpoint: Endpoint, token: str, assignment: MemberAssignment) -> None:
+        """Return when the member has stored the assignment and begins to load the model.
 
-        Giving it the same again is no error. Raises LoadFailed or LoadRefused, within a deadline of its own.
+        Repeating the same assignment is not an error. Raises LoadCallFailed or LoadCallRefused, within its own
+        deadline.
         """
         ...
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""
         ...
 
 
 class HttpLoadCaller:
-    """`POST http://HOST:MANAGEMENT_PORT/v2/repository/models/NAME/load`, a connection each, as each member has one."""
+    """`POST http://HOST:MANAGEMENT_PORT/v2/repository/models/NAME/load`, with a new connection for each member."""
 
     def __init__(self, settings: WarmStart | None = None) -> None:
         timeout = (settings or WarmStart()).assign_timeout
         self._session = LazySession(timeout, partial(aiohttp.TCPConnector, limit=MAX_CALLS, force_close=True))
 
-    async def load(self, endpoint: Endpoint, token: str, assignment: Assignment) -> None:
-        """Raises LoadFailed after `WarmStart.assign_timeout` at the latest, LoadRefused for a 400."""
+    async def load(self, endpoint: Endpoint, token: str, assignment: MemberAssignment) -> None:
+        """Send the assignment. Raises LoadCallFailed after `WarmStart.assign_timeout` at the latest, LoadCallRefused
+        for a 400.
+        """
         url = f"http://{endpoint.host}:{endpoint.management_port}{load_path(assignment.name)}"
         headers = {"Authorization": f"Bearer {token}"}
         call = self._session.open().post(url, json=assignment.body(), headers=headers, allow_redirects=False)
@@ -64,9 +69,9 @@ class HttpLoadCaller:
             async with call as response:
                 answer = await read_at_most(response, MAX_ANSWER)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as exc:
-            raise LoadFailed(f"{endpoint.pod}: {url} did not answer: {str(exc) or type(exc).__name__}") from exc
+            raise LoadCallFailed(f"{endpoint.pod}: {url} did not answer: {str(exc) or type(exc).__name__}") from exc
         if response.status != HTTPStatus.OK:
-            kind = LoadRefused if response.status == HTTPStatus.BAD_REQUEST else LoadFailed
+            kind = LoadCallRefused if response.status == HTTPStatus.BAD_REQUEST else LoadCallFailed
             raise kind(f"{endpoint.pod}: {url} answered {response.status}: {_words(answer)}")
 
     async def close(self) -> None:
@@ -75,16 +80,16 @@ class HttpLoadCaller:
 
 
 def load_path(model: str) -> str:
-    """The path of the load call (Open Inference Protocol, model repository extension)."""
+    """Return the path of the load call (Open Inference Protocol, model repository extension)."""
     return f"/v2/repository/models/{quote(model, safe='')}/load"
 
 
 def _words(answer: bytes) -> str:
-    """The error in an answer, on one line."""
+    """Return the error in a response, as one line."""
     text = answer.decode("utf-8", "replace")
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
         found = None
-    said = str(found["error"]) if isinstance(found, dict) and "error" in found else text
-    return one_line(said, LONGEST_TOLD) or "no reason given"
+    error = str(found["error"]) if isinstance(found, dict) and "error" in found else text
+    return one_line(error, LONGEST_TOLD) or "no reason given"

@@ -1,7 +1,7 @@
-"""The steps of one claim: each a single write or call, so that a crash leaves one of few states behind (`marks`).
+"""The steps of one claim. Each is a single write or call, so that a crash leaves one of few states behind (`marks`).
 
-The writes are JSON patches whose `test`s name what the step relies on: of two processes at the same member one gets
-through, and a member that somebody undid meanwhile is not brought back.
+The writes are JSON patches with `test` operations for their preconditions. Of two processes that claim the same member,
+one succeeds, and a member whose claim was undone meanwhile is not restored.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from autoscaler.warmpool.claims.assignment import Assignment
-from autoscaler.warmpool.claims.caller import LoadCaller, LoadFailed
+from autoscaler.warmpool.claims.assignment import MemberAssignment
+from autoscaler.warmpool.claims.caller import LoadCaller, LoadCallFailed
 from autoscaler.warmpool.claims.keys import PoolKey
 from autoscaler.warmpool.claims.marks import ANNOTATION_CLAIM, LABEL_POOL
-from autoscaler.warmpool.claims.pods import Mark
+from autoscaler.warmpool.claims.pods import ClaimRecord
 from autoscaler.warmpool.members import Members
 from clusters.base.api import Cluster
 from clusters.base.clock import Clock
@@ -34,7 +34,7 @@ Step = Literal["reserve", "assign", "label", "adopt"]
 
 @dataclass(frozen=True, slots=True)
 class ClaimStep:
-    """One step of one claim of revision `key`, for the record; `started` and `seconds` by the monotonic clock."""
+    """One completed step of a claim of revision `key`; `started` and `seconds` are by the monotonic clock."""
 
     key: Key
     pod: str
@@ -44,8 +44,8 @@ class ClaimStep:
     ok: bool
 
 
-class Steps:
-    """The steps, over one cluster; each raises what the cluster or the member answers, and is told to `tell`."""
+class ClaimSteps:
+    """The steps, over one cluster. Each raises the errors of the cluster or the member, and is passed to `record`."""
 
     def __init__(
         self,
@@ -55,19 +55,19 @@ class Steps:
         caller: LoadCaller,
         keys: PoolKey,
         clock: Clock,
-        tell: Callable[[ClaimStep], None],
+        record: Callable[[ClaimStep], None],
     ) -> None:
         self._cluster = cluster
         self._members = members
         self._caller = caller
         self._keys = keys
         self._clock = clock
-        self._tell = tell
+        self._record = record
 
-    async def reserve(self, key: Key, pod: Object, mark: Mark) -> Object:
-        """Write the claim on the member; returns the Pod. It is nobody else's from then on.
+    async def reserve(self, key: Key, pod: Object, mark: ClaimRecord) -> Object:
+        """Write the claim on the member and return the Pod, which no other claim can use from then on.
 
-        Raises Conflict or Invalid (one cluster says this, another that) or NotFound when it is no longer free.
+        Raises NotFound, Conflict or Invalid (depending on the cluster) when it is no longer free.
         """
         with self._timed(key, pod, "reserve"):
             after = await self._patch(pod, reserve_patch(pod, mark))
@@ -75,37 +75,40 @@ class Steps:
                 raise Conflict(f"Pod {key_of(pod)} is being deleted")
             return after
 
-    async def assign(self, key: Key, pod: Object, assignment: Assignment) -> None:
-        """Tell the member what to load; it has written that down when it answers. Raises LoadFailed."""
+    async def assign(self, key: Key, pod: Object, assignment: MemberAssignment) -> None:
+        """Send the assignment to the member, which stores it before it answers. Raises LoadCallFailed."""
         with self._timed(key, pod, "assign"):
             endpoint = endpoint_of(pod)
             if endpoint is None:
-                raise LoadFailed(f"{key_of(pod)} has no address")
+                raise LoadCallFailed(f"{key_of(pod)} has no address")
             await self._caller.load(endpoint, self._keys.token_for(key_of(pod)), assignment)
 
     async def label(self, key: Key, pod: Object, template: Object) -> Object:
-        """Give it the labels and annotations of the Deployment's template; returns the Pod. Requests may come now."""
+        """Add the labels and annotations of the Deployment's template; return the Pod, which may now receive
+        requests.
+        """
         with self._timed(key, pod, "label"):
             return await self._patch(pod, label_patch(pod, template))
 
     async def adopt(self, key: Key, pod: Object, replica_set: Object) -> Object:
-        """Take it out of its pool, with the labels of the ReplicaSet, which adopts it; returns the Pod."""
+        """Remove the Pod from its pool and add the ReplicaSet's labels, so that it is adopted; return the Pod."""
         with self._timed(key, pod, "adopt"):
             return await self._patch(pod, adopt_patch(pod, replica_set))
 
     async def delete(self, pod: Object, why: str, *, as_seen: bool = False) -> bool:
-        """Ask for its end; `as_seen`: only if nothing was written on it since. False when it must be tried again."""
+        """Delete the Pod; with `as_seen`, only if it has not changed since. Return False if this must be retried."""
         log.info("deleting warm Pod %s: %s", key_of(pod), why)
         try:
             version = version_of(pod) if as_seen else ""
-            await self._cluster.delete(POD, *_address(pod), uid=uid_of(pod), resource_version=version)
+            key = key_of(pod)
+            await self._cluster.delete(POD, key.name, key.namespace, uid=uid_of(pod), resource_version=version)
         except NotFound:
             return True
         except Conflict as error:
-            log.info("warm Pod %s is not what it was: %s", key_of(pod), error)
+            log.info("warm Pod %s has changed meanwhile: %s", key_of(pod), error)
             return False
         except ClusterError as error:
-            log.warning("cannot delete warm Pod %s (%s): it is tried again", key_of(pod), error)
+            log.warning("cannot delete warm Pod %s (%s): retrying", key_of(pod), error)
             return False
         return True
 
@@ -113,7 +116,7 @@ class Steps:
         after = await self._cluster.patch(
             POD, key_of(pod).name, operations, key_of(pod).namespace, manager=MANAGER, type="json"
         )
-        self._members.wrote(after)
+        self._members.record_write(after)
         return after
 
     @contextmanager
@@ -123,11 +126,11 @@ class Steps:
             yield
             ok = True
         finally:
-            self._tell(ClaimStep(key, key_of(pod).name, step, started, self._clock.monotonic() - started, ok))
+            self._record(ClaimStep(key, key_of(pod).name, step, started, self._clock.monotonic() - started, ok))
 
 
-def reserve_patch(pod: Object, mark: Mark) -> list[Operation]:
-    """Claims the Pod if it is the one that was seen and nobody's; its status may have been written since."""
+def reserve_patch(pod: Object, mark: ClaimRecord) -> list[Operation]:
+    """Return a patch that claims the Pod if it is the observed one and free; its status may have changed since."""
     return [
         _test(("uid",), uid_of(pod)),
         _test(("annotations", ANNOTATION_CLAIM), ""),
@@ -136,7 +139,7 @@ def reserve_patch(pod: Object, mark: Mark) -> list[Operation]:
 
 
 def label_patch(pod: Object, template: Object) -> list[Operation]:
-    """Adds what the template carries, without a hash: no ReplicaSet looks at the Pod yet."""
+    """Return a patch that adds the template's labels, without a hash, so that no ReplicaSet adopts the Pod yet."""
     metadata = template.get("metadata") or {}
     return [
         _test_claim(pod),
@@ -146,7 +149,9 @@ def label_patch(pod: Object, template: Object) -> list[Operation]:
 
 
 def adopt_patch(pod: Object, replica_set: Object) -> list[Operation]:
-    """Out of the pool, whose end is not its own any more, with all labels that the ReplicaSet's own Pods have."""
+    """Return a patch that removes the Pod from the pool, including the owner reference, and adds the ReplicaSet's
+    labels.
+    """
     labels = (replica_set["spec"]["template"].get("metadata") or {}).get("labels") or {}
     return [
         _test_claim(pod),
@@ -174,9 +179,5 @@ def _test(path: Sequence[str], value: str) -> Operation:
 
 
 def _path(fields: Sequence[str]) -> str:
-    """A JSON pointer (RFC 6901) below `metadata`."""
+    """Return a JSON pointer (RFC 6901) below `metadata`."""
     return "/metadata/" + "/".join(field.replace("~", "~0").replace("/", "~1") for field in fields)
-
-
-def _address(pod: Object) -> tuple[str, str]:
-    return key_of(pod).name, key_of(pod).namespace

@@ -3,9 +3,9 @@
 A member is a Pod with `LABEL_POOL`. Its state follows from its labels and annotations:
 
     LABEL_POOL, ANNOTATION_CLAIM empty         free
-    LABEL_POOL, ANNOTATION_CLAIM               reserved, for good
+    LABEL_POOL, ANNOTATION_CLAIM               reserved permanently
     … and the labels of a revision             serving: requests may come; no ReplicaSet owns it yet
-    no LABEL_POOL, ANNOTATION_CLAIM            adopted: a replica like any other
+    no LABEL_POOL, ANNOTATION_CLAIM            adopted: an ordinary replica
 """
 
 from __future__ import annotations
@@ -16,18 +16,21 @@ LABEL_POOL: Final = "autoscaling.knodel.dev/pool"
 """On members: the WarmPool's name, until a ReplicaSet may adopt the Pod."""
 
 LABEL_POOL_CLASS: Final = "autoscaling.knodel.dev/pool-class"
-"""On members: what a claim cannot change, as a hash (`classes.pool_class`); as that of the Deployment it may join."""
+"""On members: the hash of all properties that a claim cannot change (`classes.pool_class`), equal to that of the
+Deployment.
+"""
 
 LABEL_SEED: Final = "autoscaling.knodel.dev/pool-seed"
 """On the revision template of a WarmPool's seed Configuration, hence on its Deployment: the WarmPool's name."""
 
 ANNOTATION_CLAIM: Final = "autoscaling.knodel.dev/claim"
-"""On members: empty until the reservation, then for good `{"revision","deployment" (uid),"by","at"}`."""
+"""On members: empty until the reservation, then permanently `{"revision","deployment" (uid),"by","at"}`."""
 
 ANNOTATION_LOAD: Final = "autoscaling.knodel.dev/load"
-"""On revision templates of our model server, hence on Deployments: the parameters of the load call by which a member
-serves as this revision's replica would: `name`, and those of `assignment.PARAMETERS` that are set. Nothing is claimed
-for a template without it."""
+"""On revision templates of our model server, hence on Deployments: the parameters of the load call that makes a member
+serve as a replica of this revision: `name`, and those of `assignment.PARAMETERS` that are set. No member is claimed for
+a template without it.
+"""
 
 ANNOTATION_STARTS: Final = "autoscaling.knodel.dev/starts"
 """On PodAutoscalers: the last starts of replicas, oldest first (`reconciler/starts.py`)."""
@@ -39,8 +42,9 @@ SEED_PREFIX: Final = "knodel-pool-"
 """The seed Configuration of WarmPool NAME is `knodel-pool-NAME`."""
 
 DIGESTS_VOLUME = "digests"
-"""Volume of a replica whose Model promises no digest: a file for each revision, with the digest that it loaded first.
-A member of a pool has none: the load call brings the digest."""
+"""Volume of a replica whose Model specifies no digest. It has a file for each revision, with the digest that it loaded
+first. Pool members have no such volume: the load call contains the digest.
+"""
 
 DIGESTS_VARIABLE = "KNODEL_DIGESTS"
-"""Variable by which a replica learns where that volume is."""
+"""Variable with the path of that volume, for replicas."""

@@ -1,4 +1,4 @@
-"""What is written on the Pods of warm pools, and how it is read. Pure; the words are those of `marks`."""
+"""Readers of the marks on Pods of warm pools (`marks`). Pure."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ FINISHED: Final = frozenset({"Succeeded", "Failed"})
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """What `ANNOTATION_CLAIM` says: for which revision, of which Deployment (uid), by which process, since when."""
+class ClaimRecord:
+    """The value of `ANNOTATION_CLAIM`: the revision, its Deployment (uid), the claiming process, and the time."""
 
     revision: str
     deployment: str
@@ -34,54 +34,58 @@ class Mark:
     at: datetime
 
     def to_json(self) -> str:
-        """The annotation's text."""
-        told = {"revision": self.revision, "deployment": self.deployment, "by": self.by, "at": timestamp(self.at)}
-        return json.dumps(told, separators=(",", ":"))
+        """Return the annotation's text."""
+        values = {"revision": self.revision, "deployment": self.deployment, "by": self.by, "at": timestamp(self.at)}
+        return json.dumps(values, separators=(",", ":"))
 
 
-def mark_of(pod: Object) -> Mark | None:
-    """The Pod's claim; None when it has none, or one that no claimer of ours wrote."""
+def claim_record_of(pod: Object) -> ClaimRecord | None:
+    """Return the Pod's claim; None if it has none, or an unreadable one."""
     try:
         found = json.loads(annotations_of(pod).get(ANNOTATION_CLAIM, ""))
-        return Mark(str(found["revision"]), str(found["deployment"]), str(found["by"]), parse_timestamp(found["at"]))
+        return ClaimRecord(
+            str(found["revision"]), str(found["deployment"]), str(found["by"]), parse_timestamp(found["at"])
+        )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
 
 
 def is_claimed(pod: Object) -> bool:
-    """Whether the Pod was ever reserved, readably or not: it is nobody else's any more."""
+    """Return whether the Pod was ever reserved, readably or not, so that no other claim may use it."""
     return bool(annotations_of(pod).get(ANNOTATION_CLAIM))
 
 
 def is_active(pod: Object) -> bool:
-    """Whether the Pod counts as a replica: it neither ended nor is being deleted."""
+    """Return whether the Pod counts as a replica: it has not ended and is not being deleted."""
     return not is_deleting(pod) and (pod.get("status") or {}).get("phase") not in FINISHED
 
 
 def is_adoptable(pod: Object) -> bool:
-    """Whether a ReplicaSet has adopted the Pod, or may: it left its pool and carries a template's hash."""
+    """Return whether a ReplicaSet has adopted or may adopt the Pod: it left its pool and has a template hash."""
     labels = labels_of(pod)
     return LABEL_POOL not in labels and LABEL_TEMPLATE_HASH in labels
 
 
 def is_orphan(pod: Object) -> bool:
-    """Whether the Pod came by a claim, left its pool, and nobody owns it: its ReplicaSet may just be about to."""
+    """Return whether the Pod was claimed, left its pool, and has no owner; its ReplicaSet may be about to adopt it."""
     return is_claimed(pod) and LABEL_POOL not in labels_of(pod) and controller_of(pod) is None
 
 
-def is_half(pod: Object) -> bool:
-    """Whether the Pod came by a claim and no ReplicaSet has it yet: somebody is to finish or undo that."""
+def is_unadopted(pod: Object) -> bool:
+    """Return whether the Pod was claimed and no ReplicaSet owns it yet, so that the claim must be completed or
+    undone.
+    """
     return is_claimed(pod) and (LABEL_POOL in labels_of(pod) or is_orphan(pod))
 
 
 def restarts_of(pod: Object) -> int:
-    """Restarts of all its containers."""
+    """Return the number of restarts of all its containers."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     return sum(int(status.get("restartCount") or 0) for status in statuses)
 
 
 def token_hash_of(pod: Object) -> str:
-    """`ENV_TOKEN` as a container of the Pod has it; empty without."""
+    """Return the value of `ENV_TOKEN` in a container of the Pod; empty without one."""
     for container in (pod.get("spec") or {}).get("containers") or ():
         for variable in container.get("env") or ():
             if variable.get("name") == ENV_TOKEN:
@@ -90,19 +94,21 @@ def token_hash_of(pod: Object) -> str:
 
 
 def keys_by_claim(pod: Object) -> list[Key]:
-    """The revision that a member is claimed for, as a controller's mapping from Pods to PodAutoscalers."""
-    mark = mark_of(pod)
+    """Return the revision for which a member is claimed, to map Pods to PodAutoscalers."""
+    mark = claim_record_of(pod)
     return [Key(namespace_of(pod), mark.revision)] if mark is not None else []
 
 
 def belongs_to(pod: Object, deployment: Object) -> bool:
-    """Whether the Pod carries what the Deployment selects, the revision's uid: so no Pod of a namesake does."""
+    """Return whether the Deployment selects the Pod. The selector contains the revision's uid, which excludes former
+    namesakes.
+    """
     wanted = (deployment["spec"].get("selector") or {}).get("matchLabels") or {}
     return namespace_of(pod) == namespace_of(deployment) and wanted.items() <= dict(labels_of(pod)).items()
 
 
 def same_template(replica_set: Object, deployment: Object) -> bool:
-    """Whether the ReplicaSet is of the Deployment's present template (`EqualIgnoreHash` of Kubernetes)."""
+    """Return whether the ReplicaSet has the Deployment's present template (`EqualIgnoreHash` of Kubernetes)."""
     return _bare(replica_set["spec"]["template"]) == _bare(deployment["spec"]["template"])
 
 

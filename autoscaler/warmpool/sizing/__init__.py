@@ -1,1 +1,1 @@
-"""How many members a warm pool keeps: arrivals, keep-alive policy, shortage. Pure but for the keeper."""
+"""The size of a warm pool: arrivals, keep-alives, shortage. Pure, except for `keep_warm` and the planner's history."""

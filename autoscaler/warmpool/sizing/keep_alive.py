@@ -1,13 +1,13 @@
-"""What it is worth to keep an idle model warm for longer: pure, over all models at once.
+"""The value of keeping an idle model warm for longer. Pure, over all models at once.
 
-To keep a model warm from one age of its idle time to a later one costs the seconds that it is then likely to stay
-idle for, and gains the chance that its next request comes meanwhile and need not wait. Gain by cost, at the best later
-age, is the *worth* of an age: starts saved for a pod-second (the index of Gittins for stopping). At a price for a saved
-start, keep it as long as the worth has not fallen below that price: then no other choice of keep-alives with the same
-bill saves more starts, which is why one price holds for all models (Lagrange).
+Keeping a model warm from one age of its idle time to a later one costs the expected idle seconds. It gains the chance
+that the next request comes meanwhile and does not wait. The best ratio of gain to cost over later ages is the *worth*
+of an age: saved starts per pod-second (the Gittins index for stopping). At a given price for a saved start, the model
+is kept as long as its worth is at least that price. No other set of keep-alives with the same bill saves more starts,
+which is why one price applies to all models (Lagrange).
 
-Shapes: a row for each model, a column for each edge of `idle_history.EDGES` (`until`, `spent`) or each bucket between
-two of them (`worth`).
+Shapes: a row for each model; a column for each edge of `idle_history.EDGES` (`until`, `spent`), or for each bucket
+between two edges (`worth`).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ import numpy as np
 from autoscaler.warmpool.sizing.idle_history import EDGES, FloatArray
 
 PRIOR: Final = 1.0
-"""Idle times that the usual ones of all models count for in each: what a model's first few do not tell yet."""
+"""Weight, in idle times, of the average histogram of all models in each model's own, for models with few idle times."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What a keep-alive up to each edge would do in one idle time: the chance `until` that the next request has come by
-    then, and the pod-seconds `spent` on average. `worth` falls from bucket to bucket: requests by pod-second.
+    """The effect of a keep-alive up to each edge in one idle time: the chance `until` that the next request has come by
+    then, and the average pod-seconds `spent`. `worth` is non-increasing over buckets, in requests per pod-second.
     """
 
     until: FloatArray
@@ -34,7 +34,7 @@ class Outlook:
     worth: FloatArray
 
     def at(self, held: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Chance and pod-seconds of each model at keep-alives of `held` seconds, between edges by straight lines."""
+        """Return chance and pod-seconds of each model at keep-alives of `held` seconds, interpolated between edges."""
         rows = np.arange(len(self.until))
         last = len(EDGES) - 1
         upper = np.clip(np.searchsorted(EDGES, held, side="left"), 1, last)
@@ -42,17 +42,17 @@ class Outlook:
         share = np.clip((held - EDGES[upper - 1]) / width, 0.0, 1.0)
         lower_chance, upper_chance = self.until[rows, upper - 1], self.until[rows, upper]
         chance = lower_chance + share * (upper_chance - lower_chance)
-        # the survivors fall in a straight line within a bucket, so that what is spent is a parabola
+        # survivors decrease linearly within a bucket, so the pod-seconds are a parabola
         survive = 1.0 - 0.5 * (lower_chance + chance)
         return chance, self.spent[rows, upper - 1] + share * width * survive
 
     def edges(self, price: FloatArray) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        """By row the edge up to which it is worth at least the price (requests by pod-second) to keep the model."""
+        """Return, by row, the last edge up to which the worth is at least the price (requests per pod-second)."""
         return np.asarray(np.count_nonzero(self.worth >= price[:, None], axis=1), np.int64)
 
 
 def outlook(counts: FloatArray) -> Outlook:
-    """What histories (`idle_history.counts_of`) say of the next idle time of their models."""
+    """Return the outlook of models with these histories (`idle_history.counts_of`)."""
     shares = _blended(counts)
     until = np.zeros((len(counts), len(EDGES)))
     np.cumsum(shares[:, :-1], axis=1, out=until[:, 1:])
@@ -64,7 +64,7 @@ def outlook(counts: FloatArray) -> Outlook:
 
 
 def _blended(counts: FloatArray) -> FloatArray:
-    """Shares of idle times by bucket: those of the model, and `PRIOR` of what is usual among models."""
+    """Return the shares of idle times by bucket: the model's own, blended with `PRIOR` of the average."""
     totals = counts.sum(axis=1, keepdims=True)
     known = totals[:, 0] > 0.0
     usual = (counts[known] / totals[known]).mean(axis=0) if known.any() else np.zeros(counts.shape[1])
@@ -73,7 +73,7 @@ def _blended(counts: FloatArray) -> FloatArray:
 
 
 def _worth(until: FloatArray, spent: FloatArray) -> FloatArray:
-    """The best of gain by cost from each edge to any later one, and never more than at the ages before it."""
+    """Return the best ratio of gain to cost from each edge to any later one, made non-increasing."""
     buckets = until.shape[1] - 1
     worth = np.zeros((len(until), buckets))
     for first in range(buckets):

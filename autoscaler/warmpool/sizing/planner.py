@@ -1,16 +1,16 @@
-"""How long to keep each model warm, and how many free members its pool should have, for one bill: pure.
+"""The keep-alive of each model and the free members of its pool, for one shared budget. Pure.
 
-All models and the pool are paid from one budget: the pods that a fixed keep-alive (each model's own, `usual`) would
-have on average. One *price*, in seconds of waiting for a pod-second, divides it: each model is kept warm as long as
-that saves more waiting than the price (`keep_alive`), and the pool has each member that does (`shortage`). A pool makes
-starts cheap, so it moves the budget from rare models' idle replicas to members that serve all of them.
+All models and the pool share one budget: the average Pods that fixed keep-alives (each model's own, `usual`) would
+have. One *price*, in seconds of waiting per pod-second, divides it. Each model is kept warm as long as that saves more
+waiting than the price (`keep_alive`), and the pool has each member that does (`shortage`). A pool makes starts cheap,
+so it moves the budget from idle replicas of rarely used models to members that serve all of them.
 
-    a start waits   claim seconds with a free member, cold seconds without; the chance of either follows from the size
-    bill            idle replicas + the time of starts + members, in pods on average
-    price           bisected until the bill is the budget; a rest, where steps are coarse, goes into the last step if a
-                    part of it is of use
+    a start waits   claim seconds with a free member, cold seconds without; their chances follow from the size
+    bill            idle replicas + the time of starts + members, in average Pods
+    price           bisected until the bill equals the budget; with coarse steps, the rest of the budget goes into a
+                    part of the last step, if that is useful
 
-One price for all is Lagrange's rule for a sum of independent concave terms. What it saves: `loadtests.simulate.fleet`.
+One price for all is Lagrange's rule for a sum of independent concave terms. The savings: `loadtests.simulate.fleet`.
 """
 
 from __future__ import annotations
@@ -28,21 +28,22 @@ from autoscaler.warmpool.sizing.shortage import chance_of_none, chances_of_none,
 
 DEAREST: Final = 1e3
 CHEAPEST: Final = 1e-6
-"""Seconds of waiting for a pod-second: the price is looked for between these two."""
+"""Seconds of waiting per pod-second: range of the price."""
 HALVINGS: Final = 16
-"""Of that range, by ratio: to 0.04 %."""
+"""Bisections of that range, by ratio: to 0.04 %."""
 WORTHWHILE: Final = 0.5
-"""Of the price: what a rest of the budget has to save at least. Requests that come every hour make steps in which all
-is gained at the end; half of such a step is paid for nothing."""
+"""Minimum savings of the budget's remainder, as a share of the price. Requests that come every hour make steps whose
+whole gain is at the end, so that half of such a step gains nothing.
+"""
 ROUNDS: Final = 4
-"""Starts follow from holds, holds from how often the pool is empty, that from starts: so often in turn."""
+"""Iterations: starts follow from keep-alives, keep-alives from the pool's shortage, and that from starts."""
 
 
 @dataclass(frozen=True, slots=True)
-class Models:
-    """Those that share a budget, a row each: what their idle times promise; `rates`, idle times that end a second;
-    seconds of a `cold` start and of a `claim`; requests that wait for the whole of one (`cold_waiters`) or of the other
-    (`claim_waiters`); keep-alives in s, the `usual`, the `least` and the `most`.
+class ModelTable:
+    """The models that share a budget, one row each: the outlook of their idle times; `rates`, idle times that end per
+    second; seconds of a `cold` start and of a `claim`; requests that wait for a whole cold start (`cold_waiters`) or
+    claim (`claim_waiters`); the `usual`, `least` and `most` keep-alives in seconds.
     """
 
     outlook: Outlook
@@ -62,7 +63,7 @@ class Models:
 @dataclass(frozen=True, slots=True)
 class PoolView:
     """A pool of `least` to `most` free members; a new one is ready after `refill` seconds. Of the starts that it
-    serves: `seen` a second of late, and their `peakedness` (`shortage`).
+    serves: `seen`, recent starts per second, and their `peakedness` (`shortage`).
     """
 
     least: int = 0
@@ -72,14 +73,17 @@ class PoolView:
     peakedness: float = 1.0
 
     def load(self, starts: float) -> float:
-        """Members that are missing on average at so many starts a second, or at those seen where they are more."""
+        """Return the average number of missing members at this rate of starts, or at the recent rate if that is
+        higher.
+        """
         return max(starts, self.seen) * self.refill
 
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """What a plan comes to: `holds` in s by model, `size` of the pool; `starts` a second, `missed`, the share of them
-    that finds no member; the `bill` in pods, `wait` in s of waiting a second, and the `price` that led here.
+    """The result of a plan: `holds`, the keep-alives in seconds by model; `size` of the pool; `starts` per second;
+    `missed`, the share of them without a free member; the `bill` in average Pods; `wait` in seconds of waiting per
+    second; and the `price`.
     """
 
     holds: FloatArray
@@ -91,13 +95,13 @@ class Balance:
     price: float
 
 
-def budget_of(models: Models) -> float:
-    """Pods on average that the usual keep-alives would have idle or starting, without a pool."""
+def budget_of(models: ModelTable) -> float:
+    """Return the average Pods that the usual keep-alives would have idle or starting, without a pool."""
     return _settled(models, models.usual, 0, PoolView(), 0.0).bill
 
 
-def balance(models: Models, pool: PoolView, budget: float) -> Balance:
-    """The least waiting for that many pods on average."""
+def balance(models: ModelTable, pool: PoolView, budget: float) -> Balance:
+    """Return the least waiting for that many average Pods."""
     low, high = math.log(CHEAPEST), math.log(DEAREST)
     over, under = _at_price(models, pool, CHEAPEST), _at_price(models, pool, DEAREST)
     if over.bill <= budget:
@@ -112,7 +116,7 @@ def balance(models: Models, pool: PoolView, budget: float) -> Balance:
     return _between(models, pool, under, over, budget)
 
 
-def _at_price(models: Models, pool: PoolView, price: float) -> Balance:
+def _at_price(models: ModelTable, pool: PoolView, price: float) -> Balance:
     size, missed, crowd = pool.least, 0.0 if pool.most else 1.0, 0.0
     for _ in range(ROUNDS):
         saved = _wait(models, missed) + crowd
@@ -126,8 +130,8 @@ def _at_price(models: Models, pool: PoolView, price: float) -> Balance:
     return _settled(models, holds, size, pool, price)
 
 
-def _members(models: Models, pool: PoolView, starts: FloatArray, price: float) -> tuple[int, float]:
-    """Free members at this price, and how often there is none."""
+def _members(models: ModelTable, pool: PoolView, starts: FloatArray, price: float) -> tuple[int, float]:
+    """Return the free members at this price, and the chance that none is free."""
     load, expected = pool.load(float(starts.sum())), float(starts.sum()) * pool.refill
     more = load / expected if expected > 0.0 else 1.0
     gain = more * float(starts @ (_gain(models) + price * (models.cold - models.claim)))
@@ -135,11 +139,11 @@ def _members(models: Models, pool: PoolView, starts: FloatArray, price: float) -
     for size, (chance, following) in enumerate(itertools.pairwise(chances)):
         if size >= pool.most or (size >= pool.least and gain * (chance - following) < price):
             return size, chance
-    raise AssertionError("the chances have no end")
+    raise AssertionError("the chances are infinite")
 
 
-def _settled(models: Models, holds: FloatArray, size: int, pool: PoolView, price: float) -> Balance:
-    """What these holds and that many members come to."""
+def _settled(models: ModelTable, holds: FloatArray, size: int, pool: PoolView, price: float) -> Balance:
+    """Return the balance of these keep-alives and members."""
     chance, spent = models.outlook.at(holds)
     starts = models.rates * (1.0 - chance)
     missed = chance_of_none(size, pool.load(float(starts.sum())), pool.peakedness)
@@ -148,8 +152,8 @@ def _settled(models: Models, holds: FloatArray, size: int, pool: PoolView, price
     return Balance(holds, size, float(starts.sum()), missed, bill, wait, price)
 
 
-def _between(models: Models, pool: PoolView, under: Balance, over: Balance, budget: float) -> Balance:
-    """Holds from those of `under` towards those of `over`, with the pool of `under`, up to the budget."""
+def _between(models: ModelTable, pool: PoolView, under: Balance, over: Balance, budget: float) -> Balance:
+    """Interpolate keep-alives from `under` towards `over`, with the pool of `under`, up to the budget."""
     low, high, best = 0.0, 1.0, under
     for _ in range(HALVINGS):
         share = 0.5 * (low + high)
@@ -163,17 +167,17 @@ def _between(models: Models, pool: PoolView, under: Balance, over: Balance, budg
     return best if saved >= WORTHWHILE * under.price * paid else under
 
 
-def _wait(models: Models, missed: float) -> FloatArray:
-    """Seconds that all who wait for a start of each model wait together, on average."""
+def _wait(models: ModelTable, missed: float) -> FloatArray:
+    """Return the average seconds that all callers of one start of each model wait together."""
     warm = models.claim * models.claim_waiters
     return warm + missed * _gain(models)
 
 
-def _gain(models: Models) -> FloatArray:
-    """Seconds of waiting that a free member saves a start of each model."""
+def _gain(models: ModelTable) -> FloatArray:
+    """Return the seconds of waiting that a free member saves a start of each model."""
     return np.maximum(models.cold * models.cold_waiters - models.claim * models.claim_waiters, 0.0)
 
 
-def _start_bill(models: Models, missed: float) -> FloatArray:
-    """Pod-seconds of a start, on average."""
+def _start_bill(models: ModelTable, missed: float) -> FloatArray:
+    """Return the average pod-seconds of a start."""
     return models.claim + missed * (models.cold - models.claim)

@@ -1,9 +1,8 @@
-"""How many free members a pool should have: pure.
+"""The number of free members of a pool. Pure.
 
-For `auto`, what the plan says that divides one budget between members and idle replicas (`planner`). Before enough is
-known for one, the most starts that came within one refill time during the last hour: so many would have found a member
-each, had the pool been full before them. In the first hour of a process, which has seen less, the size of before is
-kept, so that a restart empties no pool.
+For `auto`, it is the plan's size (`planner`). While data for a plan is insufficient, it is the maximum number of starts
+within one refill time during the last hour: with that many members, each start would have found one. In the first hour
+of a process, the size is not reduced, so that a restart empties no pool.
 """
 
 from __future__ import annotations
@@ -20,15 +19,17 @@ from autoscaler.warmpool.sizing.shortage import peakedness_of
 from autoscaler.warmpool.spec import PoolSpec
 
 ASSUMED_REFILL: Final = 5.0
-"""s from a member's creation to its readiness, until one was measured: between a fork (0.2 s) and a Pod (1–10 s)."""
+"""Seconds from a member's creation to its readiness until one was measured: between a fork (0.2 s) and a Pod
+(1–10 s).
+"""
 LEAST_REFILL: Final = 1.0
-"""s; Kubernetes writes both times in whole seconds, so that less cannot be told from it."""
+"""Seconds; Kubernetes writes both times in whole seconds, so shorter times are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
-class History:
-    """What was seen of the starts: `arrivals` by time, `since` when they began to be noted (monotonic seconds), and
-    the size that was wanted then.
+class StartHistory:
+    """The recorded starts: `arrivals` by time, `since` when they are recorded (monotonic seconds), and the desired size
+    at that time.
     """
 
     arrivals: Sequence[Arrival]
@@ -38,18 +39,32 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
-    """A number of free members, and why."""
+    """A number of free members, and the reasons."""
 
     size: int
     reasons: tuple[PoolReason, ...]
 
 
-def wanted_size(spec: PoolSpec, history: History, refill: float, now: float, planned: Balance | None = None) -> Sizing:
-    """Free members to keep; `refill` is the seconds that a new one takes, `planned` the plan, where there is one."""
+def wanted_size(
+    spec: PoolSpec, history: StartHistory, refill: float, now: float, planned: Balance | None = None
+) -> Sizing:
+    """Return the free members to keep; `refill` is the seconds of a member's start, `planned` the plan, if there is
+    one.
+    """
     if spec.size is not None:
         return Sizing(spec.size, (PoolReason(PoolRule.FIXED, {"size": spec.size}),))
-    size, reason = _by_arrivals(history.arrivals, refill) if planned is None else _by_plan(planned)
-    reasons = [reason]
+    values: dict[str, float]
+    if planned is not None:
+        size, starts = planned.size, 3_600.0 * planned.starts
+        values = {"size": size, "starts": starts, "missed": planned.missed, "price": planned.price}
+        reasons = [PoolReason(PoolRule.PLAN, values)]
+    elif history.arrivals:
+        size = peak([arrival.at for arrival in history.arrivals], refill)
+        cold = sum(not arrival.claimed for arrival in history.arrivals)
+        values = {"peak": size, "refill": refill, "starts": len(history.arrivals), "cold": cold, "size": size}
+        reasons = [PoolReason(PoolRule.ARRIVALS, values)]
+    else:
+        size, reasons = 0, [PoolReason(PoolRule.QUIET, {"size": 0})]
     if now - history.since < HORIZON and size < history.size_before:
         size = history.size_before
         reasons.append(PoolReason(PoolRule.NEW, {"size": size}))
@@ -59,8 +74,10 @@ def wanted_size(spec: PoolSpec, history: History, refill: float, now: float, pla
     return Sizing(bounded, tuple(reasons))
 
 
-def view_of(spec: PoolSpec, affordable: int | None, history: History, refill: float, now: float) -> PoolView:
-    """The pool as the planner sees it; `affordable` is how many members its budget holds, None for no limit."""
+def view_of(spec: PoolSpec, affordable: int | None, history: StartHistory, refill: float, now: float) -> PoolView:
+    """Return the planner's view of the pool; `affordable` is how many members its budget holds, None without a
+    limit.
+    """
     most = spec.most if spec.size is None else spec.size
     most = most if affordable is None else min(most, affordable)
     least = min(most, spec.least if spec.size is None else spec.size)
@@ -71,7 +88,7 @@ def view_of(spec: PoolSpec, affordable: int | None, history: History, refill: fl
 
 
 def peak(times: Sequence[float], within: float) -> int:
-    """The most of the ascending `times` that lie in one span of `within` seconds."""
+    """Return the maximum number of the ascending `times` within any span of `within` seconds."""
     most = first = 0
     for last, time in enumerate(times):
         while times[first] < time - within:
@@ -81,20 +98,5 @@ def peak(times: Sequence[float], within: float) -> int:
 
 
 def refill_time(measured: Sequence[float], former: float) -> float:
-    """The usual one of the start times `measured` (seconds), `former` when there are none."""
+    """Return the median of the start times `measured` (seconds), or `former` without any."""
     return max(LEAST_REFILL, median(measured)) if measured else former
-
-
-def _by_plan(planned: Balance) -> tuple[int, PoolReason]:
-    starts = 3_600.0 * planned.starts
-    values = {"size": planned.size, "starts": starts, "missed": planned.missed, "price": planned.price}
-    return planned.size, PoolReason(PoolRule.PLAN, values)
-
-
-def _by_arrivals(arrivals: Sequence[Arrival], refill: float) -> tuple[int, PoolReason]:
-    if not arrivals:
-        return 0, PoolReason(PoolRule.QUIET, {"size": 0})
-    size = peak([arrival.at for arrival in arrivals], refill)
-    cold = sum(not arrival.claimed for arrival in arrivals)
-    values = {"peak": size, "refill": refill, "starts": len(arrivals), "cold": cold, "size": size}
-    return size, PoolReason(PoolRule.ARRIVALS, values)

@@ -1,11 +1,12 @@
-"""How often a pool has no free member for a start: Erlang's loss formula, for starts that may come in crowds.
+"""The chance that a pool has no free member for a start: Erlang's loss formula, for starts that may be clustered.
 
-Each claim is followed by the start of a member in its place, so that of `size` members those are missing that were
-claimed within the last refill; a start that finds none waits for no member, it goes the cold way. That is a telephone
-exchange of `size` lines in which a call lasts a refill: for independent starts the chance that all are taken depends on
-starts times refill alone, not on how refills spread (A. K. Erlang 1917; B. A. Sevastyanov 1957 for any spread). Starts
-that come in crowds, so that their number in a refill has `peakedness` times the variance of independent ones, are as
-scarce for `size` members as independent ones for `size / peakedness` (W. S. Hayward's approximation; Fredericks 1980).
+Each claim is followed by the start of a replacement member. Therefore the missing members are those claimed within the
+last refill time. A start without a free member does not wait for one; it is a cold start. This corresponds to a
+telephone exchange of `size` lines in which a call lasts a refill: for independent starts, the chance that all are busy
+depends only on starts times refill, not on the distribution of refill times (A. K. Erlang 1917; B. A. Sevastyanov 1957
+for any distribution). For clustered starts, whose number per refill has `peakedness` times the variance of independent
+ones, `size` members suffice as well as `size / peakedness` for independent ones (W. S. Hayward's approximation;
+Fredericks 1980).
 """
 
 from __future__ import annotations
@@ -17,16 +18,18 @@ from typing import Final
 import numpy as np
 
 SPANS: Final = 10
-"""Refills that must have been watched before their starts tell anything of crowds."""
+"""Refill times that must have been observed before their starts determine the peakedness."""
 
 
 def chance_of_none(size: int, load: float, peakedness: float = 1.0) -> float:
-    """Share of starts that find no free member; `load` is starts a second times seconds of a refill."""
+    """Return the share of starts without a free member; `load` is starts per second times seconds of a refill."""
     return next(itertools.islice(chances_of_none(load, peakedness), size, None))
 
 
 def chances_of_none(load: float, peakedness: float = 1.0) -> Iterator[float]:
-    """The same for 0 members, 1, 2 … without end; sizes that are no whole number of crowds by ratio between two."""
+    """Yield the same for 0 members, 1, 2 …, infinitely. Sizes that are not multiples of the peakedness are interpolated
+    by ratio.
+    """
     load /= peakedness
     line, fewer, chance = 0, 1.0, 1.0
     for size in itertools.count():
@@ -39,14 +42,16 @@ def chances_of_none(load: float, peakedness: float = 1.0) -> Iterator[float]:
 
 
 def slope(size: int, load: float, peakedness: float, chance: float) -> float:
-    """By how much `chance` (of these) grows with `load`: what one more start takes from all others."""
+    """Return the derivative of `chance` with respect to `load`: the effect of one more start on all others."""
     if size == 0 or load <= 0.0:
         return 0.0
     return chance * max(0.0, size / load - 1.0 + chance) / peakedness
 
 
 def peakedness_of(times: Sequence[float], refill: float, since: float, now: float) -> float:
-    """Variance by mean of the starts in spans of a refill, from `since` to `now`; at least 1 (independent starts)."""
+    """Return the variance-to-mean ratio of starts per refill time, from `since` to `now`; at least 1 (independent
+    starts).
+    """
     spans = int((now - since) / refill) if refill > 0.0 else 0
     if spans < SPANS or not times:
         return 1.0

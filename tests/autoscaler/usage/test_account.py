@@ -1,4 +1,4 @@
-"""One account along a written timeline: what its Pods held, by purpose."""
+"""One account along a written timeline: the usage of its Pods, by purpose."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoscaler.metrics.stat import Sample
-from autoscaler.usage.account import Account, Moment, is_held, replica_of
+from autoscaler.usage.account import Account, ClockReading, is_held, replica_of
 from autoscaler.usage.meter import Spent, Usage
 from clusters.base.objects import timestamp
 
@@ -18,8 +18,8 @@ START = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 CORE = {"cpu": 1.0}
 
 
-def at(seconds: float) -> Moment:
-    return Moment(1_000.0 + seconds, START + timedelta(seconds=seconds))
+def at(seconds: float) -> ClockReading:
+    return ClockReading(1_000.0 + seconds, START + timedelta(seconds=seconds))
 
 
 def pod(name: str = "a", *, ready: bool = True, node: str = "n1", made: float = 0.0, **status: Any) -> Any:
@@ -42,57 +42,57 @@ def opened(**more: Any) -> Account:
 
 def test_a_replica_serves_while_it_has_requests_and_is_idle_otherwise() -> None:
     account = opened()
-    account.see([pod()], at(0))
-    account.hear({"a": sample(0, 0.0)}, at(0))
-    account.hear({"a": sample(10, 8.0)}, at(10))  # busy for 8 of 10 s
-    account.hear({"a": sample(20, 8.0)}, at(20))
+    account.observe([pod()], at(0))
+    account.record_readings({"a": sample(0, 0.0)}, at(0))
+    account.record_readings({"a": sample(10, 8.0)}, at(10))  # busy for 8 of 10 s
+    account.record_readings({"a": sample(20, 8.0)}, at(20))
     assert total(account) == Spent(serving=8.0, idle=12.0)
 
 
 def test_a_replica_with_many_requests_at_once_serves_no_longer_than_the_time_that_passed() -> None:
     account = opened()
-    account.see([pod("a"), pod("b")], at(0))
-    account.hear({"a": sample(0, 0.0), "b": sample(0, 0.0)}, at(0))
-    account.hear({"a": sample(10, 160.0), "b": sample(10, 0.0)}, at(10))  # 16 slots of one replica
+    account.observe([pod("a"), pod("b")], at(0))
+    account.record_readings({"a": sample(0, 0.0), "b": sample(0, 0.0)}, at(0))
+    account.record_readings({"a": sample(10, 160.0), "b": sample(10, 0.0)}, at(10))  # 16 slots of one replica
     assert total(account) == Spent(serving=10.0, idle=10.0)
 
 
 def test_a_replica_that_starts_or_ends_holds_its_node_all_the_same() -> None:
     account = opened()
-    account.see([pod(ready=False, node="")], at(0))  # no node yet: costs nothing
-    account.see([pod(ready=False)], at(5))
-    account.see([pod()], at(8))
-    account.see([], at(20))
+    account.observe([pod(ready=False, node="")], at(0))  # no node yet: costs nothing
+    account.observe([pod(ready=False)], at(5))
+    account.observe([pod()], at(8))
+    account.observe([], at(20))
     assert total(account) == Spent(starting=3.0, idle=12.0)
 
 
 def test_all_that_a_version_on_trial_holds_is_canary_until_it_is_none() -> None:
     account = opened()
-    account.see([pod(ready=False)], at(0), canary=True)
-    account.see([pod()], at(3), canary=True)
-    account.hear({"a": sample(3, 0.0)}, at(3))
-    account.hear({"a": sample(10, 7.0)}, at(10))
-    account.see([pod()], at(10), canary=False)
-    account.hear({"a": sample(15, 12.0)}, at(15))
+    account.observe([pod(ready=False)], at(0), canary=True)
+    account.observe([pod()], at(3), canary=True)
+    account.record_readings({"a": sample(3, 0.0)}, at(3))
+    account.record_readings({"a": sample(10, 7.0)}, at(10))
+    account.observe([pod()], at(10), canary=False)
+    account.record_readings({"a": sample(15, 12.0)}, at(15))
     assert total(account) == Spent(serving=5.0, canary=10.0)
 
 
 def test_passes_between_two_readings_take_nothing_from_what_served() -> None:
     account = opened()
-    account.see([pod()], at(0))
-    account.hear({"a": sample(0, 0.0)}, at(0))
+    account.observe([pod()], at(0))
+    account.record_readings({"a": sample(0, 0.0)}, at(0))
     for tick in range(1, 11):
-        account.see([pod()], at(tick - 0.5))
-        account.hear({"a": sample(tick, float(tick))}, at(tick))
+        account.observe([pod()], at(tick - 0.5))
+        account.record_readings({"a": sample(tick, float(tick))}, at(tick))
     assert total(account) == Spent(serving=10.0)
 
 
 def test_a_restarted_replica_begins_anew() -> None:
     account = opened()
-    account.see([pod()], at(0))
-    account.hear({"a": sample(0, 500.0)}, at(0))
-    account.hear({"a": sample(10, 2.0)}, at(10))
-    account.hear({"a": sample(20, 5.0)}, at(20))
+    account.observe([pod()], at(0))
+    account.record_readings({"a": sample(0, 500.0)}, at(0))
+    account.record_readings({"a": sample(10, 2.0)}, at(10))
+    account.record_readings({"a": sample(20, 5.0)}, at(20))
     assert total(account) == Spent(serving=3.0, idle=17.0)
 
 
@@ -100,7 +100,7 @@ def test_what_was_held_while_nobody_counted_is_made_up_for_by_the_hour() -> None
     usage = Usage(at(0).wall)
     usage.meter(CORE).add(Spent(serving=100.0), at(0).wall)
     account = Account(usage, replica=CORE)
-    account.see([pod("old"), pod("new", made=5_400.0)], at(7_200))
+    account.observe([pod("old"), pod("new", made=5_400.0)], at(7_200))
     assert total(account) == Spent(serving=100.0, idle=7_200.0 + 1_800.0)
     hours = account.usage.meters[0].hours
     assert {name: spent.idle for name, spent in hours.items()} == {"2026-01-01T12": 3600.0, "2026-01-01T13": 5400.0}
@@ -108,17 +108,17 @@ def test_what_was_held_while_nobody_counted_is_made_up_for_by_the_hour() -> None
 
 def test_the_first_look_ever_makes_nothing_up() -> None:
     account = opened()
-    account.see([pod(made=0.0)], at(7_200))
+    account.observe([pod(made=0.0)], at(7_200))
     assert total(account) == Spent()
 
 
 def test_it_is_due_once_an_interval_while_pods_are_held_and_once_more_after_the_last() -> None:
     account = opened()
-    account.see([pod()], at(0))
+    account.observe([pod()], at(0))
     assert account.due(at(0), 60.0) == 0.0
     account.saved, account.saved_at = account.changes, at(0).monotonic
     assert account.due(at(1), 60.0) == 59.0
-    account.see([], at(30))
+    account.observe([], at(30))
     assert account.due(at(30), 60.0) == 30.0
     account.saved, account.saved_at = account.changes, at(60).monotonic
     assert account.due(at(61), 60.0) is None
@@ -126,7 +126,7 @@ def test_it_is_due_once_an_interval_while_pods_are_held_and_once_more_after_the_
 
 def test_silent_replicas_are_idle_when_the_account_is_written() -> None:
     account = opened()
-    account.see([pod()], at(0))
+    account.observe([pod()], at(0))
     account.due(at(60), 60.0)
     assert total(account) == Spent(idle=60.0)
 
@@ -136,9 +136,9 @@ def test_what_is_counted_is_the_integral_of_the_pods_that_were_held(steps: list[
     account, now, expected, held, busy = opened(), 0.0, 0.0, 0, 0.0
     for seconds, ready, starting, work in steps:
         now, expected, busy = now + seconds, expected + held * seconds, busy + work
-        account.hear({"r0": sample(now, busy)}, at(now))
+        account.record_readings({"r0": sample(now, busy)}, at(now))
         pods = [pod(f"r{n}") for n in range(ready)] + [pod(f"s{n}", ready=False) for n in range(starting)]
-        account.see(pods, at(now))
+        account.observe(pods, at(now))
         held = ready + starting
     assert total(account).pod_seconds == pytest.approx(expected, abs=1e-6)
 

@@ -1,4 +1,4 @@
-"""The accounts on the objects: what a real autoscaler over a real embedded cluster writes, and goes on from."""
+"""Usage annotations that a real autoscaler writes on a real embedded cluster, and continues from."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from autoscaler.config import Records, Settings
+from autoscaler.config import AutoscalerSettings, Records
 from autoscaler.types import Policy
-from autoscaler.usage.ledger import Ledger
+from autoscaler.usage.ledger import UsageLedger
 from autoscaler.usage.meter import CANARY_ANNOTATION, Spent, read_usage
-from autoscaler.usage.pools import PoolLedger
+from autoscaler.usage.pools import PoolUsageLedger
 from autoscaler.warmpool.claims.marks import ANNOTATION_CLAIM, LABEL_POOL
 from clusters.base.objects import LABEL_CONFIGURATION, POD, POD_AUTOSCALER, WARM_POOL, Key, Object
 from clusters.embedded.cluster import EmbeddedCluster
@@ -34,7 +34,7 @@ async def world(cluster: EmbeddedCluster) -> AsyncIterator[World]:
 
 
 def total(obj: Object) -> Spent:
-    """All that is written on the object."""
+    """Return the total usage on the object."""
     return sum((spent for one in read_usage(obj).meters for spent in one.days.values()), Spent())
 
 
@@ -47,7 +47,7 @@ async def serving(world: World) -> str:
 
 
 async def written(world: World, at_least: float) -> Spent:
-    """What stands on the PodAutoscaler once it accounts for so many pod-seconds; ticks may come late meanwhile."""
+    """Return the PodAutoscaler's usage once it covers so many pod-seconds; ticks may be late."""
 
     async def enough() -> bool:
         await world.pass_time(1.0)
@@ -58,7 +58,7 @@ async def written(world: World, at_least: float) -> Spent:
 
 
 async def test_a_revision_tells_what_its_replicas_held_and_for_what(cluster: EmbeddedCluster) -> None:
-    async with running(World(cluster, SteppedClock(), Settings(records=SOON))) as world:
+    async with running(World(cluster, SteppedClock(), AutoscalerSettings(records=SOON))) as world:
         pod = await serving(world)
         await world.pass_time(10.0)
         world.replicas.work(pod, 3.0)
@@ -99,16 +99,16 @@ def replica(name: str) -> Object:
 async def test_a_new_process_goes_on_from_what_is_written(cluster: EmbeddedCluster) -> None:
     clock = SteppedClock(CLOCK)
     stored = await cluster.create(POD_AUTOSCALER, pod_autoscaler("magika-00001"), manager="test")
-    first = Ledger(cluster, clock, SOON, "test")
-    first.see(stored, DEPLOYMENT, [replica("a")])
+    first = UsageLedger(cluster, clock, SOON, "test")
+    first.observe(stored, DEPLOYMENT, [replica("a")])
     clock.step(40.0)
     assert await first.write(stored) is None  # ticks read a ready replica, and tell when it is due
 
     stored = await cluster.get(POD_AUTOSCALER, "magika-00001", "default")
     assert total(stored) == Spent(idle=40.0)
     clock.step(100.0)  # nobody counts
-    second = Ledger(cluster, clock, SOON, "test")
-    second.see(stored, DEPLOYMENT, [replica("a")])
+    second = UsageLedger(cluster, clock, SOON, "test")
+    second.observe(stored, DEPLOYMENT, [replica("a")])
     clock.step(10.0)
     await second.write(stored)
     stored = await cluster.get(POD_AUTOSCALER, "magika-00001", "default")
@@ -118,12 +118,12 @@ async def test_a_new_process_goes_on_from_what_is_written(cluster: EmbeddedClust
 
 async def test_the_bill_of_a_revision_that_is_gone_stays_with_its_configuration(cluster: EmbeddedCluster) -> None:
     clock = SteppedClock(CLOCK)
-    ledger = Ledger(cluster, clock, SOON, "test")
+    ledger = UsageLedger(cluster, clock, SOON, "test")
     old, new = [await cluster.create(POD_AUTOSCALER, pod_autoscaler(f"magika-{n}"), manager="test") for n in (1, 2)]
-    ledger.see(old, DEPLOYMENT, [replica("a")])
-    ledger.see(new, DEPLOYMENT, [])
+    ledger.observe(old, DEPLOYMENT, [replica("a")])
+    ledger.observe(new, DEPLOYMENT, [])
     clock.step(30.0)
-    ledger.see(old, DEPLOYMENT, [])
+    ledger.observe(old, DEPLOYMENT, [])
     ledger.forget(Key("default", "magika-1"))
     await ledger.write(new)
     assert total(await cluster.get(POD_AUTOSCALER, "magika-2", "default")) == Spent(idle=30.0)
@@ -131,12 +131,12 @@ async def test_the_bill_of_a_revision_that_is_gone_stays_with_its_configuration(
 
 async def test_what_serving_calls_a_canary_is_accounted_as_one(cluster: EmbeddedCluster) -> None:
     clock = SteppedClock(CLOCK)
-    ledger = Ledger(cluster, clock, SOON, "test")
+    ledger = UsageLedger(cluster, clock, SOON, "test")
     stored = await cluster.create(POD_AUTOSCALER, pod_autoscaler("m-1", **{CANARY_ANNOTATION: "true"}), manager="test")
-    ledger.see(stored, DEPLOYMENT, [replica("a")])
+    ledger.observe(stored, DEPLOYMENT, [replica("a")])
     clock.step(30.0)
-    ledger.claimed(Key("default", "m-1"))
-    ledger.see(pod_autoscaler("m-1"), DEPLOYMENT, [replica("a")])
+    ledger.record_claim(Key("default", "m-1"))
+    ledger.observe(pod_autoscaler("m-1"), DEPLOYMENT, [replica("a")])
     clock.step(5.0)
     await ledger.write(stored)
     assert total(await cluster.get(POD_AUTOSCALER, "m-1", "default")) == Spent(idle=5.0, canary=30.0, claims=1.0)
@@ -145,8 +145,8 @@ async def test_what_serving_calls_a_canary_is_accounted_as_one(cluster: Embedded
 async def test_free_members_are_on_the_account_of_their_pool_until_they_are_claimed(cluster: EmbeddedCluster) -> None:
     clock = SteppedClock(CLOCK)
     informers = Informers(cluster)
-    ledger = PoolLedger(cluster, informers[WARM_POOL], clock, SOON, "test")
-    informers[POD].subscribe(ledger.pod)
+    ledger = PoolUsageLedger(cluster, informers[WARM_POOL], clock, SOON, "test")
+    informers[POD].subscribe(ledger.on_pod)
     pool: Any = {"metadata": {"name": "small", "namespace": "default"}, "spec": {"template": {}}}
     await cluster.create(WARM_POOL, pool, manager="test")
     async with at_work(informers.run()):
@@ -188,11 +188,11 @@ async def test_free_members_are_on_the_account_of_their_pool_until_they_are_clai
 
 async def test_accounts_are_not_all_written_at_once_when_the_autoscaler_starts(cluster: EmbeddedCluster) -> None:
     clock = SteppedClock(CLOCK)
-    ledger = Ledger(cluster, clock, Records(), "test")
+    ledger = UsageLedger(cluster, clock, Records(), "test")
     made = [await cluster.create(POD_AUTOSCALER, pod_autoscaler(f"m-{n}"), manager="test") for n in range(40)]
     waits = []
     for one in made:
-        ledger.see(one, DEPLOYMENT, [replica("a") | {"status": {}}])  # it starts, so no tick reads it
+        ledger.observe(one, DEPLOYMENT, [replica("a") | {"status": {}}])  # it starts, so no tick reads it
         waits.append(await ledger.write(one))
     assert all(0.0 < wait <= 60.0 for wait in waits if wait is not None)
     assert len({round(wait / 10.0) for wait in waits if wait is not None}) >= 5

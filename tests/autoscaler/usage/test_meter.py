@@ -1,4 +1,4 @@
-"""What was counted: sums by hour and day, bounded, and the same after it was written and read."""
+"""Usage meters: bounded sums by hour and day, unchanged by writing and reading."""
 
 from __future__ import annotations
 

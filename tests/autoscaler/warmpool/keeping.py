@@ -1,10 +1,10 @@
-"""What keeps models warm, for tests that play the decider: start times and waiting requests are what the test says."""
+"""A `KeepWarm` for tests that play the decider and set start times and queued requests."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from autoscaler.config import Scaling
+from autoscaler.config import DecisionSettings
 from autoscaler.metrics.source import LoadView
 from autoscaler.warmpool.sizing.keep_warm import KeepWarm
 from clusters.base.clock import Clock
@@ -16,7 +16,7 @@ START_TIME = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """So many requests wait at the activator."""
+    """The number of requests queued at the activator."""
 
     queued: int = 0
     active: int = 0
@@ -24,22 +24,24 @@ class Load:
 
 @dataclass(slots=True)
 class Decider:
-    """What `KeepWarm` asks of the decider, and tells it."""
+    """The decider's interface for `KeepWarm`."""
 
     queued: dict[Key, int] = field(default_factory=dict)
     start_times: dict[Key, float] = field(default_factory=dict)
     changed: list[Key] = field(default_factory=list)
 
     def load(self, key: Key) -> LoadView:
-        """What waits for the revision."""
+        """Return the revision's requests."""
         return Load(self.queued.get(key, 0))
 
     def start_time(self, key: Key) -> float:
-        """Seconds of its cold starts."""
+        """Return the seconds of its cold starts."""
         return self.start_times.get(key, START_TIME)
 
 
 def keep_warm(clock: Clock, decider: Decider | None = None) -> KeepWarm:
-    """Beside that decider, or one of whom nothing is heard."""
+    """Return a `KeepWarm` with this decider, or with an idle one."""
     decider = decider or Decider()
-    return KeepWarm(clock, Scaling(), start_time=decider.start_time, load=decider.load, changed=decider.changed.append)
+    return KeepWarm(
+        clock, DecisionSettings(), start_time=decider.start_time, load=decider.load, changed=decider.changed.append
+    )

@@ -1,4 +1,4 @@
-"""Pool managers over a real embedded cluster; the test plays serving, Knative, the kubelet and the claims by hand."""
+"""Pool managers over a real embedded cluster; the test plays serving, Knative, the kubelet and the claims."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ SETTLED_AFTER = 40  # passes; more would be a loop without an end
 
 
 class Crashed(Exception):
-    """The process ended at this point."""
+    """Raised where the process ends."""
 
 
 class Gate:
-    """Passes everything on to the cluster; counts writes, refuses Pods, and ends the process after a write."""
+    """A cluster that counts writes, rejects Pods, and ends the process after a write."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -89,14 +89,14 @@ class Gate:
 
 
 class _Hasty(SystemClock):
-    """Informers look again at once: nothing here waits for another machine."""
+    """Informers that retry at once."""
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(min(seconds, 0.001))
 
 
 class Process:
-    """One process of the autoscaler: a manager and the informers it reads."""
+    """One process of the autoscaler: a manager and its informers."""
 
     def __init__(self, world: PoolWorld, *, keys: PoolKey = SECRET, settings: WarmStart | None = None) -> None:
         self._world = world
@@ -118,24 +118,24 @@ class Process:
         self._watching: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """See the cluster."""
+        """Start the informers."""
         self._watching = [asyncio.create_task(each.run()) for each in (self.informers, self.pool_informers)]
         for informers in (self.informers, self.pool_informers):
             await informers.synced()
 
     async def stop(self) -> None:
-        """See nothing more."""
+        """Stop the informers."""
         for task in self._watching:
             task.cancel()
         await asyncio.gather(*self._watching, return_exceptions=True)
 
     async def see(self) -> None:
-        """Return when all that was written was seen."""
+        """Return when the informers show all writes."""
         await self.informers.caught_up()
         await self.pool_informers.caught_up()
 
     async def settle(self, key: Key = KEY) -> float | None:
-        """Pass over the pool until a pass writes nothing; returns its answer."""
+        """Run passes until one writes nothing; return its result."""
         for _ in range(SETTLED_AFTER):
             await self._world.bury()
             await self.see()
@@ -147,7 +147,7 @@ class Process:
 
 
 class PoolWorld:
-    """A cluster with WarmPools, their seeds, and processes that come and go."""
+    """A cluster with WarmPools, their seeds, and processes that start and stop."""
 
     def __init__(self, cluster: EmbeddedCluster, clock: SteppedClock) -> None:
         self.cluster = cluster
@@ -155,7 +155,7 @@ class PoolWorld:
         self._processes: list[Process] = []
 
     async def process(self, **options: Any) -> Process:
-        """A further process, that sees the cluster."""
+        """Start another process."""
         made = Process(self, **options)
         self._processes.append(made)
         await made.start()
@@ -168,7 +168,7 @@ class PoolWorld:
     # --- serving and Knative ---
 
     async def pool(self, name: str = POOL, namespace: str = "default", **spec: Any) -> Object:
-        """A WarmPool without a seed."""
+        """Create a WarmPool without a seed."""
         obj = {"metadata": {"name": name, "namespace": namespace}, "spec": spec}
         return await self.cluster.create(WARM_POOL, obj, manager=TEST)
 
@@ -178,7 +178,7 @@ class PoolWorld:
     async def seed(
         self, generation: int = 1, *, name: str = POOL, namespace: str = "default", image: str = "server:1", **more: Any
     ) -> None:
-        """What Knative makes of a pool's seed Configuration."""
+        """Create what Knative makes for a pool's seed Configuration."""
         revision = f"knodel-pool-{name}-{generation:05d}"
         labels = {LABEL_SEED: name, LABEL_REVISION: revision, LABEL_CONFIGURATION_GENERATION: str(generation)}
         obj = {
@@ -199,18 +199,18 @@ class PoolWorld:
         await self.cluster.patch(POD, pod, {"status": status}, namespace, manager=TEST, subresource="status")
 
     async def become_ready(self, *pods: str, namespace: str = "default") -> None:
-        """These Pods, or all, have started."""
+        """Report these Pods, or all, as ready."""
         at = timestamp(self.clock.now())
         ready = {"type": "Ready", "status": "True", "lastTransitionTime": at}
         for pod in pods or [name_of(pod) for pod in await self.pods(namespace) if not (pod.get("status") or {})]:
             await self.report(pod, namespace, phase="Running", podIP="127.0.0.1", conditions=[ready])
 
     async def restart(self, pod: str) -> None:
-        """Its server ended and was started again."""
+        """Report a restart of its server."""
         await self.report(pod, containerStatuses=[{"name": "server", "restartCount": 1}])
 
     async def bury(self) -> None:
-        """What was deleted has ended."""
+        """End the Pods that are being deleted."""
         for namespace in ("default", "other"):
             for pod in await self.pods(namespace):
                 if is_deleting(pod):
@@ -219,12 +219,12 @@ class PoolWorld:
     # --- the claims ---
 
     async def claim(self, pod: str) -> None:
-        """Reserve it for a revision."""
+        """Reserve members for a revision."""
         patch = {"metadata": {"annotations": {ANNOTATION_CLAIM: json.dumps({"revision": "m-00001"})}}}
         await self.cluster.patch(POD, pod, patch, "default", manager=TEST)
 
     async def adopt(self, pod: str) -> None:
-        """It is a replica of its revision."""
+        """Make the member a replica of its revision."""
         patch = {"metadata": {"labels": {LABEL_POOL: None, LABEL_REVISION: "m-00001"}, "ownerReferences": None}}
         await self.cluster.patch(POD, pod, patch, "default", manager=TEST)
 
@@ -234,7 +234,7 @@ class PoolWorld:
         return (await self.cluster.list(POD, namespace)).items
 
     async def names(self, namespace: str = "default") -> set[str]:
-        """Members, whether free or claimed."""
+        """Return the names of the members, free or claimed."""
         return {name_of(pod) for pod in await self.pods(namespace) if LABEL_POOL in labels_of(pod)}
 
     async def status(self, name: str = POOL, namespace: str = "default") -> dict[str, Any]:
@@ -244,17 +244,17 @@ class PoolWorld:
         return uid_of(await self.cluster.get(WARM_POOL, POOL, "default"))
 
     async def numbers(self) -> tuple[int, int, int, int]:
-        """Size, ready, starting and claimed, by the status."""
+        """Return size, ready, starting and claimed of the status."""
         status = await self.status()
         return status["size"], status["ready"], status["starting"], status["claimed"]
 
     async def events(self) -> list[tuple[str, str]]:
-        """Reason and message of the Events."""
+        """Return reason and message of the Events."""
         return [(event["reason"], event["message"]) for event in (await self.cluster.list(EVENT)).items]
 
 
 def pod_spec(revision: str, image: str = "server:1", *, words: Sequence[str] = ("--pool", "--cpu", "1")) -> Object:
-    """A seed's Pod on Kubernetes: the server and queue-proxy."""
+    """Return a seed's Pod spec on Kubernetes: the server and queue-proxy."""
     server = {
         "name": "user-container",
         "image": image,
@@ -269,7 +269,7 @@ def pod_spec(revision: str, image: str = "server:1", *, words: Sequence[str] = (
 
 @contextlib.asynccontextmanager
 async def pool_world(path: Path) -> AsyncIterator[PoolWorld]:
-    """A world on a fresh cluster, whose time stands still until the test moves it."""
+    """Run a world on a fresh cluster, whose clock only the test advances."""
     clock = SteppedClock()
     async with embedded_cluster(path, clock=clock) as cluster:
         world = PoolWorld(cluster, clock)
@@ -280,7 +280,7 @@ async def pool_world(path: Path) -> AsyncIterator[PoolWorld]:
 
 
 async def full(world: PoolWorld, size: int = 3, **spec: Any) -> set[str]:
-    """A pool whose members are all ready; the process that made them has ended."""
+    """Return a pool whose members are all ready; the process that created them has ended."""
     await world.pool(size=size, **spec)
     await world.seed()
     process = await world.process()

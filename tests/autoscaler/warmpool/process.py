@@ -1,4 +1,4 @@
-"""An autoscaler as far as claims go, and how it dies."""
+"""An autoscaler with claims only, which can crash."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from autoscaler.warmpool.claims.caller import LoadCaller
-from autoscaler.warmpool.claims.claims import Claims
+from autoscaler.warmpool.claims.claims import MemberClaims
 from autoscaler.warmpool.claims.classes import DEFAULT_FORMAT
 from autoscaler.warmpool.claims.marks import LABEL_POOL
 from clusters.base.api import Cluster
@@ -25,14 +25,14 @@ from tests.support.wait import eventually
 
 
 class Process:
-    """One autoscaler, as far as claims go, with informers of its own."""
+    """An autoscaler with claims only, with its own informers."""
 
     def __init__(self, world: World, cluster: Cluster | None = None, caller: LoadCaller | None = None) -> None:
         self._world = world
         self._cluster = cluster or world.cluster
         self.informers = Informers(world.cluster, selectors={POD: LABEL_REVISION})
         self.pool_informers = Informers(world.cluster, selectors={POD: LABEL_POOL})
-        self.claims = Claims(
+        self.claims = MemberClaims(
             self._cluster,
             self.informers,
             self.pool_informers,
@@ -49,7 +49,7 @@ class Process:
         await self.pool_informers.caught_up()
 
     async def start(self, key: Key, replicas: int, digest: str = "") -> int:
-        """A pass of the reconciler that raises replicas: claim, then scale. All replicas load `digest`."""
+        """Run a reconciler pass that adds replicas: claim, then scale. All replicas load `digest`."""
         found = await self._world.deployment(key)
         served = await self.claims.begin(key, found, replicas, digest)
         if int(found["spec"]["replicas"]) != replicas:
@@ -58,12 +58,12 @@ class Process:
         return served
 
     async def finish(self, key: Key) -> float | None:
-        """One look, at what the cluster holds now."""
+        """Run one pass over the cluster's present state."""
         await self.caught_up()
         return await self.claims.finish(key, await self._world.deployment(key))
 
     async def finished(self, key: Key) -> None:
-        """Look until there is nothing to wait for."""
+        """Run passes until nothing is pending."""
 
         async def done() -> bool:
             return await self.finish(key) is None
@@ -71,7 +71,7 @@ class Process:
         await eventually(done)
 
     async def settled(self, key: Key, replicas: int) -> None:
-        """Look until the revision has exactly these replicas, all owned."""
+        """Run passes until the revision has exactly these replicas, all owned."""
         await self.finished(key)
 
         async def same() -> bool:
@@ -82,7 +82,7 @@ class Process:
 
 @contextlib.asynccontextmanager
 async def running(world: World, cluster: Cluster | None = None) -> AsyncIterator[Process]:
-    """A process whose informers have seen what there is."""
+    """Run a process whose informers have synced."""
     process = Process(world, cluster)
     async with at_work(process.informers.run(), process.pool_informers.run()):
         await process.informers.synced()
@@ -91,11 +91,11 @@ async def running(world: World, cluster: Cluster | None = None) -> AsyncIterator
 
 
 class Crash(Exception):
-    """The process ends here."""
+    """Raised where the process ends."""
 
 
 class DyingCluster:
-    """Passes everything on; the process dies after its `last` write, with that write done."""
+    """A cluster that ends the process after its `last` write, which still takes effect."""
 
     def __init__(self, cluster: EmbeddedCluster, last: int, death: type[BaseException] = Crash) -> None:
         self._cluster = cluster

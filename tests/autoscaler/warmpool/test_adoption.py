@@ -1,4 +1,4 @@
-"""The second half of a claim: adoption where there is room, the undoing of what is left, and the reaper."""
+"""The second half of a claim: adoption where there is room, undoing of abandoned claims, and the reaper."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from autoscaler.warmpool.claims.marks import ANNOTATION_CLAIM, LABEL_POOL
-from autoscaler.warmpool.claims.pods import Mark, mark_of
+from autoscaler.warmpool.claims.pods import ClaimRecord, claim_record_of
 from autoscaler.warmpool.starts import WarmStarts
 from clusters.base.errors import FieldError
 from clusters.base.objects import (
@@ -33,7 +33,7 @@ from tests.support.wait import eventually
 
 @contextlib.asynccontextmanager
 async def reaping(world: World, process: Process) -> AsyncIterator[WarmStarts]:
-    """The reaper at work beside the process's informers."""
+    """Run the reaper beside the process's informers."""
     starts = WarmStarts(
         world.cluster,
         process.informers,
@@ -41,7 +41,7 @@ async def reaping(world: World, process: Process) -> AsyncIterator[WarmStarts]:
         caller=world.caller,
         keys=KEYS,
         clock=world.clock,
-        settings=replace(SETTINGS, look=0.05),
+        settings=replace(SETTINGS, resync=0.05),
         recorder=Recorder(world.cluster, "test", world.clock),
         formats=lambda key: world.formats.get(key, "onnx"),
         log=world.steps.append,
@@ -53,7 +53,7 @@ async def reaping(world: World, process: Process) -> AsyncIterator[WarmStarts]:
 
 
 async def empty_a_second_later(world: World) -> bool:
-    """Whether no Pod is left; time goes on by a second."""
+    """Advance the clock by a second; return whether no Pod is left."""
     world.clock.step(1)
     return not await world.names()
 
@@ -62,7 +62,7 @@ async def empty_a_second_later(world: World) -> bool:
     "text", ["", "[]", "{}", '{"revision": "r", "deployment": "d", "by": "b", "at": 3}', "[" * 100_000]
 )
 def test_a_claim_that_no_claimer_of_ours_wrote_is_none(text: str) -> None:
-    assert mark_of({"metadata": {"annotations": {ANNOTATION_CLAIM: text}}}) is None
+    assert claim_record_of({"metadata": {"annotations": {ANNOTATION_CLAIM: text}}}) is None
 
 
 async def test_a_member_waits_for_room_and_is_deleted_when_there_is_none(world: World, process: Process) -> None:
@@ -117,7 +117,7 @@ async def test_a_member_that_its_replicaset_is_about_to_adopt_is_not_reaped(worl
     (member,) = await world.members(1)
     await process.caught_up()
     deployment_uid = (await world.deployment(key))["metadata"]["uid"]
-    claim = Mark(key.name, deployment_uid, "a process that ended", world.clock.now()).to_json()
+    claim = ClaimRecord(key.name, deployment_uid, "a process that ended", world.clock.now()).to_json()
     hash_label = labels_of(await world.replica_set(key))[LABEL_TEMPLATE_HASH]
     labels = {LABEL_POOL: None, LABEL_REVISION: key.name, LABEL_TEMPLATE_HASH: hash_label}
     metadata = {"labels": labels, "annotations": {ANNOTATION_CLAIM: claim}, "ownerReferences": None}
@@ -260,7 +260,7 @@ async def test_the_reaper_finds_what_left_its_pool_and_was_adopted_by_nobody(wor
     (member,) = await world.members(1)
     await process.caught_up()
     async with reaping(world, process):
-        claim = Mark("iris-00001", "uid of a Deployment", "a process that ended", world.clock.now()).to_json()
+        claim = ClaimRecord("iris-00001", "uid of a Deployment", "a process that ended", world.clock.now()).to_json()
         labels = {LABEL_POOL: None, LABEL_REVISION: "iris-00001", LABEL_TEMPLATE_HASH: "gone"}
         metadata = {"labels": labels, "annotations": {ANNOTATION_CLAIM: claim}, "ownerReferences": None}
         await world.cluster.patch(POD, member, {"metadata": metadata}, NAMESPACE, manager="test")

@@ -1,4 +1,4 @@
-"""The load call over HTTP, against a server that behaves as told."""
+"""The load call over HTTP, against a scripted server."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from contextlib import asynccontextmanager
 import pytest
 
 from autoscaler.config import WarmStart
-from autoscaler.warmpool.claims.assignment import Assignment, assignment_of
-from autoscaler.warmpool.claims.caller import HttpLoadCaller, LoadFailed, LoadRefused
+from autoscaler.warmpool.claims.assignment import MemberAssignment, assignment_of
+from autoscaler.warmpool.claims.caller import HttpLoadCaller, LoadCallFailed, LoadCallRefused
 from autoscaler.warmpool.claims.marks import ANNOTATION_LOAD
 from clusters.net.endpoints import Endpoint
 
-ASSIGNMENT = Assignment("iris", {"storageUri": "file:///models/iris", "slots": 4, "revision": "iris-00001"})
+ASSIGNMENT = MemberAssignment("iris", {"storageUri": "file:///models/iris", "slots": 4, "revision": "iris-00001"})
 ACK = b'{"name": "iris", "state": "LOADING"}'
 
 
 class Member:
-    """A socket that answers every request with these bytes, or stays silent."""
+    """A socket that answers every request with these bytes, or does not answer."""
 
     def __init__(self, answer: bytes | None, *, drip: float = 0.0) -> None:
         self.answer = answer
@@ -96,7 +96,7 @@ async def test_the_call_names_the_model_the_token_and_the_revision() -> None:
 
 async def test_a_name_is_one_segment_of_the_path() -> None:
     async with member(response("200 OK", ACK)) as (made, endpoint), calling() as caller:
-        await caller.load(endpoint, "secret", Assignment("../stats?a=b", ASSIGNMENT.parameters))
+        await caller.load(endpoint, "secret", MemberAssignment("../stats?a=b", ASSIGNMENT.parameters))
     assert made.requests[0].startswith(b"POST /v2/repository/models/..%2Fstats%3Fa=b/load ") or made.requests[
         0
     ].startswith(b"POST /v2/repository/models/..%2Fstats%3Fa%3Db/load ")
@@ -104,11 +104,13 @@ async def test_a_name_is_one_segment_of_the_path() -> None:
 
 @pytest.mark.parametrize("status", ["400 Bad Request", "401 Unauthorized", "409 Conflict", "503 Service Unavailable"])
 async def test_a_refusal_is_told_with_its_reason(status: str) -> None:
-    kind = LoadRefused if status.startswith("400") else LoadFailed  # a 400 is about what was asked, not about who was
+    kind = (
+        LoadCallRefused if status.startswith("400") else LoadCallFailed
+    )  # a 400 is about what was asked, not about who was
     refused = response(status, b'{"error": "it serves\\nanother model"}')
     async with member(refused) as (_, endpoint), calling() as caller:
         told = rf"default/small-0001: .* answered {status[:3]}: it serves another model"
-        with pytest.raises(LoadFailed, match=told) as raised:
+        with pytest.raises(LoadCallFailed, match=told) as raised:
             await caller.load(endpoint, "secret", ASSIGNMENT)
     assert raised.type is kind
 
@@ -117,7 +119,7 @@ async def test_a_redirect_is_not_followed_with_the_token() -> None:
     async with member(response("200 OK", ACK)) as (other, elsewhere):
         away = f"HTTP/1.1 307 T\r\nlocation: http://127.0.0.1:{elsewhere.management_port}/\r\ncontent-length: 0\r\n\r\n"
         async with member(away.encode()) as (_, endpoint), calling() as caller:
-            with pytest.raises(LoadFailed, match="answered 307"):
+            with pytest.raises(LoadCallFailed, match="answered 307"):
                 await caller.load(endpoint, "secret", ASSIGNMENT)
     assert not other.requests
 
@@ -125,28 +127,28 @@ async def test_a_redirect_is_not_followed_with_the_token() -> None:
 @pytest.mark.parametrize("answer", [None, b"", b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nab"])
 async def test_silence_and_nonsense_are_failures_within_the_deadline(answer: bytes | None) -> None:
     async with member(answer) as (_, endpoint), calling(0.1) as caller:
-        with pytest.raises(LoadFailed, match=r"default/small-0001: .* did not answer"):
+        with pytest.raises(LoadCallFailed, match=r"default/small-0001: .* did not answer"):
             async with asyncio.timeout(5):
                 await caller.load(endpoint, "secret", ASSIGNMENT)
 
 
 async def test_an_answer_that_drips_ends_at_the_deadline() -> None:
     async with member(response("200 OK", ACK), drip=0.05) as (_, endpoint), calling(0.2) as caller:
-        with pytest.raises(LoadFailed, match="did not answer"):
+        with pytest.raises(LoadCallFailed, match="did not answer"):
             async with asyncio.timeout(5):
                 await caller.load(endpoint, "secret", ASSIGNMENT)
 
 
 async def test_a_refusal_in_deep_json_is_a_refusal() -> None:
     async with member(response("500 E", b"[" * 4_000)) as (_, endpoint), calling() as caller:
-        with pytest.raises(LoadFailed, match=r"answered 500: \[{200}$"):
+        with pytest.raises(LoadCallFailed, match=r"answered 500: \[{200}$"):
             await caller.load(endpoint, "secret", ASSIGNMENT)
 
 
 async def test_an_endless_answer_is_not_read_to_its_end() -> None:
     endless = b"HTTP/1.1 500 E\r\ncontent-length: 9999999999\r\n\r\n" + b"x" * 1_000_000
     async with member(endless) as (_, endpoint), calling() as caller:
-        with pytest.raises(LoadFailed, match=r"answered 500: x{200}$"):
+        with pytest.raises(LoadCallFailed, match=r"answered 500: x{200}$"):
             await caller.load(endpoint, "secret", ASSIGNMENT)
 
 
@@ -154,11 +156,11 @@ async def test_a_member_that_is_gone_is_a_failure() -> None:
     async with member(None) as (_, endpoint):
         pass
     async with calling() as caller:
-        with pytest.raises(LoadFailed, match="did not answer"):
+        with pytest.raises(LoadCallFailed, match="did not answer"):
             await caller.load(endpoint, "secret", ASSIGNMENT)
 
 
-def load(text: str) -> Assignment | None:
+def load(text: str) -> MemberAssignment | None:
     return assignment_of({"metadata": {"annotations": {ANNOTATION_LOAD: text}}}, "iris-00001")
 
 

@@ -1,4 +1,4 @@
-"""Members that die, hang or refuse, and a cluster that answers with errors, before, during and after each step."""
+"""Members that die, hang or reject the call, and cluster errors before, during and after each step."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ async def test_a_member_whose_status_was_written_since_is_claimed_all_the_same(w
 
 
 class Refusing:
-    """Answers patches of Pods with errors, in turn."""
+    """A cluster that answers patches of Pods with errors, in turn."""
 
     def __init__(self, world: World, *errors: ClusterError) -> None:
         self._cluster = world.cluster

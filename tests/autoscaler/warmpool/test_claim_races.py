@@ -1,4 +1,4 @@
-"""Claims against each other, against a scale-down and against their own death, on the embedded cluster."""
+"""Claims that race with each other, with a scale-down and with crashes, on the embedded cluster."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MOST_WRITES = 100  # of one start: it has some 10
 
 
 async def recovered(world: World, process: Process, key: Key, replicas: int) -> None:
-    """Passes of a reconciler as it would make them, time going by, until nothing is left to do."""
+    """Run reconciler passes and advance the clock until nothing is pending."""
 
     async def passes() -> bool:
         await process.caught_up()
@@ -46,7 +46,7 @@ async def recovered(world: World, process: Process, key: Key, replicas: int) -> 
 
 
 async def check(world: World, key: Key, replicas: int) -> None:
-    """Nothing is leaked or used twice, and the revision has its replicas, all owned."""
+    """Assert that no member leaked or was used twice, and that the revision has its replicas, all owned."""
 
     async def holds() -> bool:
         assert not await world.halves()
@@ -121,7 +121,7 @@ async def test_a_claimer_that_dies_after_any_of_its_writes_leaks_no_member(
 
 
 async def _start_whole(process: Process, key: Key) -> None:
-    """Two replicas, claimed as far as the process lives."""
+    """Claim two replicas until the process crashes."""
     with suppress(Crash, asyncio.CancelledError, BaseExceptionGroup):
         await process.start(key, 2)
         await process.finished(key)

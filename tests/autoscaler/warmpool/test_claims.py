@@ -1,4 +1,4 @@
-"""Claims on the embedded cluster, with its own Deployment and ReplicaSet controllers: which members, and how many."""
+"""Claims on the embedded cluster, with its Deployment and ReplicaSet controllers: the number and choice of members."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from autoscaler.warmpool.claims.claims import Replicas, claims_wanted
+from autoscaler.warmpool.claims.claims import RevisionReplicas, claims_wanted
 from autoscaler.warmpool.claims.keys import PoolKey
 from autoscaler.warmpool.claims.marks import ENV_TOKEN, LABEL_POOL
 from autoscaler.warmpool.claims.pods import is_claimed
@@ -222,19 +222,19 @@ async def test_a_member_of_a_pool_that_is_gone_is_not_taken(world: World, proces
 @pytest.mark.parametrize(
     ("desired", "replicas", "free", "wanted"),
     [
-        (1, Replicas(cold=0, claimed=0, any_ready=False), 3, 1),
-        (5, Replicas(cold=0, claimed=0, any_ready=False), 3, 3),
-        (1, Replicas(cold=0, claimed=0, any_ready=False), 0, 0),
-        (3, Replicas(cold=1, claimed=1, any_ready=True), 5, 1),
-        (3, Replicas(cold=1, claimed=1, any_ready=True), 1, 0),  # the last one is for a revision at zero
-        (4, Replicas(cold=1, claimed=0, any_ready=True), 3, 2),
-        (1, Replicas(cold=0, claimed=1, any_ready=False), 5, 0),  # it crashes: it was provided all the same
-        (1, Replicas(cold=3, claimed=2, any_ready=True), 5, 0),
-        (0, Replicas(cold=0, claimed=0, any_ready=False), 5, 0),
+        (1, RevisionReplicas(cold=0, claimed=0, any_ready=False), 3, 1),
+        (5, RevisionReplicas(cold=0, claimed=0, any_ready=False), 3, 3),
+        (1, RevisionReplicas(cold=0, claimed=0, any_ready=False), 0, 0),
+        (3, RevisionReplicas(cold=1, claimed=1, any_ready=True), 5, 1),
+        (3, RevisionReplicas(cold=1, claimed=1, any_ready=True), 1, 0),  # the last one is for a revision at zero
+        (4, RevisionReplicas(cold=1, claimed=0, any_ready=True), 3, 2),
+        (1, RevisionReplicas(cold=0, claimed=1, any_ready=False), 5, 0),  # it crashes: it was provided all the same
+        (1, RevisionReplicas(cold=3, claimed=2, any_ready=True), 5, 0),
+        (0, RevisionReplicas(cold=0, claimed=0, any_ready=False), 5, 0),
     ],
 )
 def test_claims_are_wanted_for_what_neither_serves_nor_was_claimed(
-    desired: int, replicas: Replicas, free: int, wanted: int
+    desired: int, replicas: RevisionReplicas, free: int, wanted: int
 ) -> None:
     assert claims_wanted(desired, replicas, free) == wanted
 

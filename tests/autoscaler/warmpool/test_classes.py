@@ -14,7 +14,9 @@ from clusters.base.objects import Object
 
 
 def template(revision: str = "iris-00001", configuration: str = "iris", service: str = "iris") -> Object:
-    """`spec.template` of a Deployment on real Knative; a Configuration without Service has variables without value."""
+    """Return `spec.template` of a Deployment on real Knative; a Configuration without a Service has variables without
+    values.
+    """
     named: Object = {"value": service} if service else {}
     user = {
         "name": "server",

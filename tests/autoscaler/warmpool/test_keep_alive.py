@@ -1,4 +1,4 @@
-"""How long it is worth to keep a model warm."""
+"""The value of keeping a model warm."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def counted(histories: Sequence[dict[int, float]]) -> FloatArray:
 def of_times(*times: float) -> Outlook:
     history = IdleHistory()
     for time in times:
-        history.note(time, 0.0)
+        history.record(time, 0.0)
     return outlook(counts_of([history]))
 
 
@@ -92,7 +92,7 @@ def test_a_burst_is_kept_to_its_end_and_the_night_after_it_is_not() -> None:
 def test_a_model_without_idle_times_is_taken_for_what_is_usual() -> None:
     history = IdleHistory()
     for _ in range(20):
-        history.note(40.0, 0.0)
+        history.record(40.0, 0.0)
     view = outlook(counts_of([history, IdleHistory()]))
     assert view.until[1] == pytest.approx(view.until[0], abs=1e-6)
 

@@ -1,4 +1,4 @@
-"""What keeps models warm, beside a decider that the test plays, along a timeline."""
+"""Keep-alives along a timeline, with a decider that the test plays."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import math
 
 import pytest
 
-from autoscaler.config import Scaling
-from autoscaler.metrics.collector import Reading
-from autoscaler.scaling.stages.situation import Situation
+from autoscaler.config import DecisionSettings
+from autoscaler.metrics.collector import RevisionReading
+from autoscaler.scaling.stages.stage import StageInputs
 from autoscaler.scaling.stages.zero import idle_limit
-from autoscaler.scaling.table import AUTO, Observations, Specs, State
+from autoscaler.scaling.table import AUTO, DeciderState, Observations, Specs
 from autoscaler.warmpool.sizing.arrivals import ClassKey
-from autoscaler.warmpool.sizing.keep_warm import LOOK, KeepWarm, usual_keep_alive
-from autoscaler.warmpool.sizing.keeper import ENOUGH, LEAST
+from autoscaler.warmpool.sizing.keep_alive_planner import ENOUGH, LEAST
+from autoscaler.warmpool.sizing.keep_warm import PLAN_INTERVAL, KeepWarm, usual_keep_alive
 from autoscaler.warmpool.sizing.planner import PoolView
 from clusters.base.objects import Key
 from tests.autoscaler.warmpool.keeping import START_TIME, Decider, keep_warm
@@ -26,7 +26,7 @@ USUAL = 12 * START_TIME
 
 
 class Timeline:
-    """Requests of a second each to revisions that are followed from the beginning."""
+    """Requests of one second each to revisions that are followed from the beginning."""
 
     def __init__(self, *keys: Key) -> None:
         self.clock = SteppedClock()
@@ -36,21 +36,21 @@ class Timeline:
             self.keep.follow(key, WHERE, None)
 
     def request(self, key: Key, *, waits: bool = False) -> None:
-        """One comes now: to a warm replica, or to a revision at zero, where it waits; its work takes a second."""
+        """Send a request to a warm replica, or to a revision at zero, where it waits; its work takes a second."""
         if waits:
             self.decider.queued[key] = 1
-            self.keep.woke(key)
+            self.keep.observe_queue(key)
             self.decider.queued[key] = 0
         self.read(key, busy=True)
         self.clock.step(1.0)
         self.read(key, busy=False)
 
     def read(self, key: Key, *, busy: bool, complete: bool = True) -> None:
-        """A tick reads the revision's replicas."""
-        self.keep.heard({key: Reading(float(busy), 0.0, 0.0, 0.0, busy, complete)})
+        """Read the revision's replicas in a tick."""
+        self.keep.observe({key: RevisionReading(float(busy), 0.0, 0.0, 0.0, busy, complete)})
 
     def habits(self) -> None:
-        """Both are asked, one every 20 s, the other every 900 s, for hours."""
+        """Send requests to two revisions for hours, one every 20 s, the other every 900 s."""
         for number in range(450):
             self.request(OFTEN)
             if number % 45 == 0:
@@ -96,7 +96,7 @@ def test_a_plan_holds_for_a_minute() -> None:
     line = Timeline(OFTEN, RARE)
     line.habits()
     first = line.keep.plan(WHERE, POOL)
-    line.clock.step(LOOK - 1.0)
+    line.clock.step(PLAN_INTERVAL - 1.0)
     assert line.keep.plan(WHERE, PoolView()) is first
     line.clock.step(1.0)
     assert line.keep.plan(WHERE, PoolView()) is not first
@@ -126,7 +126,7 @@ def test_a_hold_that_hardly_changed_wakes_nobody() -> None:
     line.habits()
     line.keep.plan(WHERE, POOL)
     line.decider.changed.clear()
-    line.clock.step(LOOK)
+    line.clock.step(PLAN_INTERVAL)
     line.keep.plan(WHERE, POOL)
     assert not line.decider.changed
 
@@ -170,8 +170,8 @@ def test_a_revision_that_is_not_followed_or_gone_is_nobody_s_business() -> None:
 def test_the_usual_keep_alive_is_the_decider_s(start_time: float) -> None:
     specs = Specs.of(scale_to_zero_after=AUTO)
     seen = Observations.of(start_time=start_time)
-    limit = idle_limit(Situation(specs, seen, State.empty(1), 0.0, Scaling()))
-    assert limit[0] == usual_keep_alive(start_time, Scaling())
+    limit = idle_limit(StageInputs(specs, seen, DeciderState.empty(1), 0.0, DecisionSettings()))
+    assert limit[0] == usual_keep_alive(start_time, DecisionSettings())
 
 
 def test_a_revision_that_never_started_is_planned_for_with_an_assumed_start_time() -> None:

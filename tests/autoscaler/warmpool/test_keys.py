@@ -45,5 +45,5 @@ def test_a_file_that_is_missing_or_too_short_is_refused_with_its_name(tmp_path: 
     short.write_bytes(b"secret\n")
     with pytest.raises(BadPoolKey, match=r"short: 6 bytes: at least 16"):
         PoolKey.from_file(short)
-    with pytest.raises(BadPoolKey, match=r"none: cannot read it: No such file"):
+    with pytest.raises(BadPoolKey, match=r"none: cannot read the file: No such file"):
         PoolKey.from_file(tmp_path / "none")

@@ -1,4 +1,4 @@
-"""Members of a pool on a real embedded cluster: created, claimed, deleted, and told of."""
+"""Members of a pool on a real embedded cluster: creation, claims, deletion, and status."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from autoscaler.config import WarmStart
-from autoscaler.metrics.collector import Reading
-from autoscaler.warmpool.calm import CALM
+from autoscaler.metrics.collector import RevisionReading
 from autoscaler.warmpool.claims.classes import pool_class
 from autoscaler.warmpool.claims.keys import PoolKey
 from autoscaler.warmpool.claims.marks import ANNOTATION_CLAIM, ENV_TOKEN, LABEL_POOL, LABEL_POOL_CLASS
+from autoscaler.warmpool.debounce import QUIET_TIME
 from autoscaler.warmpool.sizing.arrivals import ClassKey
 from clusters.base.objects import DEPLOYMENT, POD, WARM_POOL, Key, is_controlled_by, key_of, labels_of, name_of
 from tests.autoscaler.warmpool.pool_world import KEY, POOL, SECRET, TEST, PoolWorld, full, pod_spec, pool_world
@@ -147,9 +147,9 @@ async def test_who_claimed_a_member_has_a_moment_before_the_refill(world: PoolWo
     process = await world.process()
     await process.settle()
     await world.claim(*members)
-    assert await process.settle() == CALM
+    assert await process.settle() == QUIET_TIME
     assert await world.names() == members
-    world.clock.step(CALM)
+    world.clock.step(QUIET_TIME)
     await process.settle()
     assert members < await world.names()
 
@@ -191,7 +191,7 @@ async def test_the_budget_counts_all_containers(world: PoolWorld) -> None:
     process = await world.process()
     await process.settle()
     assert len(await world.names()) == 2  # 525m each
-    assert "Budget: a member asks for 0.525 cores and 256 MiB, the budget holds 2" in (await world.status())["reasons"]
+    assert "Budget: a member requests 0.525 cores and 256 MiB, the budget holds 2" in (await world.status())["reasons"]
 
 
 async def test_pools_of_the_same_name_in_two_namespaces_know_nothing_of_each_other(world: PoolWorld) -> None:
@@ -217,20 +217,20 @@ async def test_a_size_of_auto_follows_the_starts_of_its_class(world: PoolWorld) 
     assert await world.names() == set()
     deployment = await world.cluster.get(DEPLOYMENT, f"knodel-pool-{POOL}-00001-deployment", "default")
     same = pool_class(deployment["spec"]["template"])
-    process.manager.note_start("default", "another", claimed=False)
-    process.manager.note_start("other", same, claimed=False)
+    process.manager.record_start("default", "another", claimed=False)
+    process.manager.record_start("other", same, claimed=False)
     assert len(process.manager.controller.queue) == 1  # the pool itself, when it was first seen
     await process.settle()
     assert await world.names() == set()
     for _ in range(2):
-        process.manager.note_start("default", same, claimed=False)
+        process.manager.record_start("default", same, claimed=False)
     await process.settle()
     assert len(await world.names()) == 2
     world.clock.step(HOUR)
     await world.become_ready()
     await process.settle()
     assert await world.names() == set()
-    assert "Quiet: no start came in the last hour: 0" in (await world.status())["reasons"]
+    assert "Quiet: no starts in the last hour: 0" in (await world.status())["reasons"]
 
 
 async def test_a_size_of_auto_follows_the_plan_once_there_is_one(world: PoolWorld) -> None:
@@ -244,7 +244,7 @@ async def test_a_size_of_auto_follows_the_plan_once_there_is_one(world: PoolWorl
         process.keep.follow(model, where, None)
     for model in models * 3:
         for busy in (True, False):
-            process.keep.heard({model: Reading(float(busy), 0.0, 0.0, 0.0, busy, True)})
+            process.keep.observe({model: RevisionReading(float(busy), 0.0, 0.0, 0.0, busy, True)})
             world.clock.step(10.0)
     await process.settle()
     status = await world.status()
@@ -262,7 +262,7 @@ async def test_without_a_pool_models_are_kept_as_usual_again(world: PoolWorld) -
     where, model = ClassKey("default", pool_class(deployment["spec"]["template"])), Key("default", "model-00001")
     process.keep.follow(model, where, None)
     for busy in (True, False) * 40:
-        process.keep.heard({model: Reading(float(busy), 0.0, 0.0, 0.0, busy, True)})
+        process.keep.observe({model: RevisionReading(float(busy), 0.0, 0.0, 0.0, busy, True)})
         world.clock.step(30.0)
     await process.settle()
     assert process.keep.follow(model, where, None) is not None

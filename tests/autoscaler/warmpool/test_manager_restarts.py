@@ -1,4 +1,4 @@
-"""Processes that end at any write, that take turns, that see late; and pools over many cycles."""
+"""Processes that end after any write, take turns, or have stale caches; and pools over many cycles."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def world(tmp_path: Path) -> AsyncIterator[PoolWorld]:
 
 
 async def run_until_crash(world: PoolWorld, crash_after: int) -> bool:
-    """Whether a process that ends after its `crash_after`th write ended so."""
+    """Return whether a process that should end after its `crash_after`th write did so."""
     process = await world.process()
     process.gate.crash_after = crash_after
     try:
@@ -37,7 +37,7 @@ async def run_until_crash(world: PoolWorld, crash_after: int) -> bool:
 
 
 async def crash_after_every_write(world: PoolWorld, size: int) -> None:
-    """End a process after its first write, the next one after its second …; never are there more than `size`."""
+    """End a process after its first write, the next after its second …; there are never more than `size` members."""
     for number in range(1, MOST_WRITES):
         crashed = await run_until_crash(world, number)
         await world.bury()
@@ -157,7 +157,7 @@ async def test_a_restart_does_not_shrink_a_pool_of_size_auto(world: PoolWorld) -
     await process.settle()
     (memory,) = process.manager._memories.values()
     for _ in range(3):
-        process.manager.note_start("default", memory.pool_class, claimed=True)
+        process.manager.record_start("default", memory.pool_class, claimed=True)
     await process.settle()
     assert len(await world.names()) == 3
     await process.stop()
@@ -199,7 +199,7 @@ async def test_hundreds_of_cycles_recycle_every_member_and_leak_none(world: Pool
 
 
 async def one_cycle(world: PoolWorld, process: Process, source: random.Random) -> None:
-    """Two minutes and a half: members start; now and then one crashes, or is claimed, adopted and later deleted."""
+    """Simulate 2.5 minutes: members start; sometimes one crashes, or is claimed, adopted and later deleted."""
     await process.settle()
     await world.become_ready()
     await process.settle()

@@ -1,4 +1,4 @@
-"""One budget over keep-alives and members of the pool."""
+"""One budget for keep-alives and members of the pool."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from hypothesis import strategies as st
 
 from autoscaler.warmpool.sizing.idle_history import EDGES, IdleHistory, counts_of
 from autoscaler.warmpool.sizing.keep_alive import outlook
-from autoscaler.warmpool.sizing.planner import Models, PoolView, balance, budget_of
+from autoscaler.warmpool.sizing.planner import ModelTable, PoolView, balance, budget_of
 from autoscaler.warmpool.sizing.shortage import chance_of_none
 
 NO_POOL = PoolView()
 
 
-def random_models(means: list[float], *, usual: float = 60.0, seed: int = 1, **columns: Any) -> Models:
-    """Models with independent requests, `means` seconds apart, whose start takes 30 s, or 3 s with a member."""
+def random_models(means: list[float], *, usual: float = 60.0, seed: int = 1, **columns: Any) -> ModelTable:
+    """Return models with independent requests, `means` seconds apart; a start takes 30 s, or 3 s with a member."""
     source, histories = np.random.default_rng(seed), []
     for mean in means:
         histories.append(IdleHistory())
         for idle in source.exponential(mean, 200).tolist():
-            histories[-1].note(idle, 0.0)
+            histories[-1].record(idle, 0.0)
     made = {
         "cold": 30.0, "claim": 3.0, "cold_waiters": 1.0, "claim_waiters": 1.0,
         "usual": usual, "least": 0.0, "most": float(EDGES[-1]), **columns,
     }  # fmt: skip
-    return Models(
+    return ModelTable(
         outlook=outlook(counts_of(histories)),
         rates=np.array([history.rate(0.0) for history in histories]),
         **{name: np.full(len(means), value) for name, value in made.items()},
@@ -135,7 +135,7 @@ def test_holds_stay_between_the_least_and_the_most() -> None:
 def test_nothing_is_paid_for_half_of_the_way_to_the_next_request() -> None:
     history = IdleHistory()
     for _ in range(200):
-        history.note(900.0, 0.0)
+        history.record(900.0, 0.0)
     models = random_models([900.0], usual=300.0)
     every_quarter = replace(models, outlook=outlook(counts_of([history])))
     found = balance(every_quarter, NO_POOL, budget_of(every_quarter))

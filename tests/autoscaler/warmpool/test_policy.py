@@ -12,7 +12,15 @@ import pytest
 from autoscaler.warmpool.reasons import PoolReason, PoolRule
 from autoscaler.warmpool.sizing.arrivals import HORIZON, KEPT, Arrival, Arrivals, ClassKey
 from autoscaler.warmpool.sizing.planner import Balance
-from autoscaler.warmpool.sizing.policy import LEAST_REFILL, History, Sizing, peak, refill_time, view_of, wanted_size
+from autoscaler.warmpool.sizing.policy import (
+    LEAST_REFILL,
+    Sizing,
+    StartHistory,
+    peak,
+    refill_time,
+    view_of,
+    wanted_size,
+)
 from autoscaler.warmpool.spec import PoolSpec, read_spec
 
 KEY = ClassKey("default", "c1")
@@ -23,8 +31,8 @@ def spec(**fields: Any) -> PoolSpec:
     return read_spec({"spec": {"min": 0, **fields}})
 
 
-def history(*times: float, since: float = LONG_AGO, size_before: int = 0, claimed: bool = True) -> History:
-    return History([Arrival(time, claimed) for time in times], since, size_before)
+def history(*times: float, since: float = LONG_AGO, size_before: int = 0, claimed: bool = True) -> StartHistory:
+    return StartHistory([Arrival(time, claimed) for time in times], since, size_before)
 
 
 def rules(sizing: Sizing) -> list[PoolRule]:
@@ -40,7 +48,7 @@ def test_auto_is_the_most_starts_within_one_refill() -> None:
     sizing = wanted_size(spec(max=10), history(0, 1, 2, 100, 101, 500), 2.5, 1_000.0)
     assert sizing.size == 3
     assert rules(sizing) == [PoolRule.ARRIVALS]
-    assert "3 starts came within the 2.5 s of a refill in the last hour, 6 in all, 0 without a member" in str(
+    assert "3 starts came within one refill of 2.5 s in the last hour, 6 in total, 0 without a member" in str(
         sizing.reasons[0]
     )
 
@@ -64,7 +72,7 @@ def test_a_plan_says_the_size_of_auto_and_no_other() -> None:
     assert (auto.size, rules(auto)) == (3, [PoolRule.PLAN])
     assert auto.reasons[0].message == (
         "360 starts an hour are expected, of which 2.0% find none of 3 members free; one more would save less than "
-        "0.25 s of waiting for each second of its own"
+        "0.25 s of waiting per pod-second"
     )
     assert wanted_size(spec(size=7), history(), 5.0, 10.0, planned).size == 7
     assert rules(wanted_size(spec(max=2), history(), 5.0, 10.0, planned)) == [PoolRule.PLAN, PoolRule.BOUNDS]
@@ -120,8 +128,8 @@ def test_the_refill_is_the_usual_start_time(measured: list[float], expected: flo
 
 def test_starts_of_more_than_an_hour_ago_are_forgotten() -> None:
     arrivals = Arrivals()
-    arrivals.note(KEY, True, 0.0)
-    arrivals.note(KEY, False, 100.0)
+    arrivals.record(KEY, True, 0.0)
+    arrivals.record(KEY, False, 100.0)
     assert arrivals.of(KEY, 101.0) == (Arrival(0.0, True), Arrival(100.0, False))
     assert arrivals.of(KEY, HORIZON + 1) == (Arrival(100.0, False),)
     assert arrivals.of(ClassKey("other", "c1"), 101.0) == ()
@@ -130,17 +138,17 @@ def test_starts_of_more_than_an_hour_ago_are_forgotten() -> None:
 def test_memory_of_starts_is_bounded_in_length_and_in_classes() -> None:
     arrivals = Arrivals()
     for number in range(KEPT + 10):
-        arrivals.note(KEY, True, float(number) / 10)
+        arrivals.record(KEY, True, float(number) / 10)
     assert len(arrivals.of(KEY, 300.0)) == KEPT
     for number, at in zip(range(50), itertools.count(1_000.0, 1_000.0), strict=False):
-        arrivals.note(ClassKey("default", f"class-{number}"), True, at)
+        arrivals.record(ClassKey("default", f"class-{number}"), True, at)
     assert len(arrivals) <= 4
 
 
 def test_starts_go_along_with_a_pool_whose_template_changed() -> None:
     arrivals, after = Arrivals(), ClassKey("default", "c2")
-    arrivals.note(KEY, True, 1.0)
-    arrivals.note(after, False, 2.0)
+    arrivals.record(KEY, True, 1.0)
+    arrivals.record(after, False, 2.0)
     arrivals.carry_over(KEY, after)
     assert arrivals.of(after, 3.0) == (Arrival(1.0, True), Arrival(2.0, False))
     assert arrivals.of(KEY, 3.0) == ()

@@ -11,42 +11,42 @@ from typing import Any
 
 import pytest
 
-from autoscaler.warmpool.pause import LONGEST_WAIT, Pause, after_failure, wait_after
-from autoscaler.warmpool.pool import Fault, Member, Observed, Plan, Seed, affordable, plan
+from autoscaler.warmpool.creation_backoff import LONGEST_WAIT, CreationBackoff, next_backoff, wait_after
+from autoscaler.warmpool.pool import Fault, PoolMember, PoolObservation, PoolPlan, PoolSeed, affordable, plan
 from autoscaler.warmpool.reasons import PoolReason, PoolRule
 from autoscaler.warmpool.sizing.policy import Sizing
 from autoscaler.warmpool.spec import read_spec, requests_of
 from autoscaler.warmpool.status import make_status, status_differs
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
-SEED = Seed("seed", "c1", Decimal("0.5"), Decimal(2**28), serves=True)
-REFUSED = Pause(PoolRule.REFUSED, {"what": "quota"}, 1, NOW, until=100.0)
-FAILING = Pause(PoolRule.FAILING, {"pod": "m0", "what": "ended"}, 1, NOW, until=100.0)
+SEED = PoolSeed("seed", "c1", Decimal("0.5"), Decimal(2**28), serves=True)
+REFUSED = CreationBackoff(PoolRule.REFUSED, {"what": "quota"}, 1, NOW, until=100.0)
+FAILING = CreationBackoff(PoolRule.FAILING, {"pod": "m0", "what": "ended"}, 1, NOW, until=100.0)
 BURST = 4
 
 
-def member(name: str, age: float = 60.0, **fields: Any) -> Member:
-    """A free and ready one."""
+def member(name: str, age: float = 60.0, **fields: Any) -> PoolMember:
+    """Return a free, ready member."""
     known: dict[str, Any] = {"pool_class": "c1", "ready": True, "claimed": False, **fields}
-    return Member(name=name, created=NOW - timedelta(seconds=age), **known)
+    return PoolMember(name=name, created=NOW - timedelta(seconds=age), **known)
 
 
-def look(size: int, members: Sequence[Member] = (), spec: Any = None, **fields: Any) -> Observed:
+def look(size: int, members: Sequence[PoolMember] = (), spec: Any = None, **fields: Any) -> PoolObservation:
     sizing = Sizing(size, (PoolReason(PoolRule.FIXED, {"size": size}),))
-    known: dict[str, Any] = {"seed": SEED, "unseen": 0, "pause": None, "burst": BURST, **fields}
-    return Observed(read_spec({"spec": {"maxAge": "1h", **(spec or {})}}), sizing, members=members, **known)
+    known: dict[str, Any] = {"seed": SEED, "unseen": 0, "backoff": None, "burst": BURST, **fields}
+    return PoolObservation(read_spec({"spec": {"maxAge": "1h", **(spec or {})}}), sizing, members=members, **known)
 
 
-def planned(seen: Observed, monotonic: float = 0.0) -> Plan:
+def planned(seen: PoolObservation, monotonic: float = 0.0) -> PoolPlan:
     return plan(seen, NOW, monotonic)
 
 
-def deleted(made: Plan) -> list[tuple[str, Fault]]:
+def deleted(made: PoolPlan) -> list[tuple[str, Fault]]:
     return [(gone.name, fault) for gone, fault in made.delete]
 
 
-def fleet(number: int, **fields: Any) -> list[Member]:
-    """`number` members, the youngest first."""
+def fleet(number: int, **fields: Any) -> list[PoolMember]:
+    """Return `number` members, the youngest first."""
     return [member(f"m{index}", age=60.0 * (index + 1), **fields) for index in range(number)]
 
 
@@ -62,18 +62,18 @@ def fleet(number: int, **fields: Any) -> list[Member]:
         (fleet(3, claimed=True), {}, 3),
         ([], {"seed": None}, 0),
         ([], {"seed": replace(SEED, serves=False)}, 0),
-        ([], {"pause": FAILING}, 0),
+        ([], {"backoff": FAILING}, 0),
     ],
 )
 def test_what_is_missing_is_created_as_far_as_it_may_be(
-    members: list[Member], fields: dict[str, Any], expected: int
+    members: list[PoolMember], fields: dict[str, Any], expected: int
 ) -> None:
     assert planned(look(3, members, **fields)).create == expected
 
 
 def test_after_a_pause_one_member_is_tried() -> None:
-    assert planned(look(3, pause=FAILING), monotonic=100.0).create == 1
-    assert planned(look(3, fleet(1, ready=False), pause=FAILING), monotonic=100.0).create == 0
+    assert planned(look(3, backoff=FAILING), monotonic=100.0).create == 1
+    assert planned(look(3, fleet(1, ready=False), backoff=FAILING), monotonic=100.0).create == 0
 
 
 @pytest.mark.parametrize("fault", [Fault.ENDED, Fault.RESTARTED, Fault.TOKEN])
@@ -123,12 +123,12 @@ def test_nothing_is_deleted_as_too_many_while_a_creation_has_not_shown() -> None
         ([member("old", 4_000), member("a")], {"seed": None}, 0, []),
         ([member("old", 4_000), member("a")], {"spec": {"budget": {"cpu": "1"}}}, 0, ["old"]),
         ([member("old", 4_000), member("a", ready=False)], {"spec": {"budget": {"cpu": "1"}}}, 0, []),
-        ([member("old", 4_000), member("a")], {"pause": REFUSED}, 0, ["old"]),
-        ([member("old", 4_000), member("a")], {"pause": FAILING}, 0, []),
+        ([member("old", 4_000), member("a")], {"backoff": REFUSED}, 0, ["old"]),
+        ([member("old", 4_000), member("a")], {"backoff": FAILING}, 0, []),
     ],
 )
 def test_an_old_member_goes_when_another_one_is_ready_or_there_is_no_room(
-    members: list[Member], fields: dict[str, Any], create: int, delete: list[str]
+    members: list[PoolMember], fields: dict[str, Any], create: int, delete: list[str]
 ) -> None:
     made = planned(look(2, members, **fields))
     assert (made.create, [name for name, _ in deleted(made)]) == (create, delete)
@@ -153,8 +153,8 @@ def test_a_member_asks_for_what_all_its_containers_ask_for() -> None:
 def test_pauses_double_up_to_a_minute_and_a_batch_counts_once() -> None:
     pause, at, waits = None, 0.0, []
     for _ in range(9):
-        pause = after_failure(pause, PoolRule.FAILING, {"pod": "m", "what": "ended"}, NOW, at)
-        assert after_failure(pause, PoolRule.FAILING, {}, NOW, at + 0.5) is pause
+        pause = next_backoff(pause, PoolRule.FAILING, {"pod": "m", "what": "ended"}, NOW, at)
+        assert next_backoff(pause, PoolRule.FAILING, {}, NOW, at + 0.5) is pause
         waits.append(pause.until - at)
         at = pause.until
     assert waits == [1, 2, 4, 8, 16, 32, 60, 60, 60]
@@ -170,12 +170,12 @@ def test_pauses_double_up_to_a_minute_and_a_batch_counts_once() -> None:
         (look(2, seed=None), "False", "NoSeed"),
         (look(2, fleet(2), seed=None), "False", "NoSeed"),
         (look(2, seed=replace(SEED, serves=False)), "False", "NoPoolServer"),
-        (look(2, fleet(1), pause=REFUSED), "False", "Refused"),
-        (look(2, fleet(2), pause=FAILING), "True", ""),
+        (look(2, fleet(1), backoff=REFUSED), "False", "Refused"),
+        (look(2, fleet(2), backoff=FAILING), "True", ""),
     ],
 )
 def test_the_condition_ready_says_whether_the_pool_is_full_and_what_keeps_it(
-    seen: Observed, status: str, reason: str
+    seen: PoolObservation, status: str, reason: str
 ) -> None:
     (condition,) = make_status({"metadata": {"name": "p"}}, planned(seen), NOW)["conditions"]
     assert (condition["status"], condition.get("reason", "")) == (status, reason)
@@ -211,7 +211,7 @@ def test_random_pools_end_where_nothing_is_to_be_done() -> None:
         assert all((NOW - each.created).total_seconds() < 3_600 for each in free)
 
 
-def random_member(source: random.Random, name: str) -> Member:
+def random_member(source: random.Random, name: str) -> PoolMember:
     return member(
         name,
         source.choice([0.0, 30.0, 4_000.0]),

@@ -1,4 +1,4 @@
-"""Members of a pool that are replaced: of an old template, ended, never ready, refused, too old."""
+"""Replacement of a pool's members: of an old template, ended, never ready, rejected, too old."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_members_that_restarted_or_ended_are_replaced_after_a_pause(world:
     assert again is not None
     assert 0 < again <= 1.0
     assert ("MembersFail" in (await world.events())[0][0]) and len(await world.events()) == 1
-    assert "restarted: the next try is 1 s later" in str((await world.status())["reasons"])
+    assert "restarted: retrying after 1 s" in str((await world.status())["reasons"])
     world.clock.step(1.0)
     await process.settle()
     assert len(await world.names()) == 2  # one at a time, until one succeeds
@@ -100,7 +100,7 @@ async def test_a_member_that_is_refused_is_tried_again_with_the_reason_in_the_st
     for seconds in (1.0, 2.0, 4.0):
         world.clock.step(seconds)
         assert await process.settle() == min(2 * seconds, 5.0)
-    assert "the next try is 8 s later" in str(await world.status())
+    assert "retrying after 8 s" in str(await world.status())
     assert [event["count"] for event in (await world.cluster.list(EVENT)).items] == [4]
     process.gate.refuse = None
     world.clock.step(7.5)

@@ -1,4 +1,4 @@
-"""How often no member is free."""
+"""The chance that no member is free."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Claims over a real embedded cluster with its workload controllers; the test plays Knative, pool manager, kubelet."""
+"""Claims over a real embedded cluster with its workload controllers; the test plays Knative, the pool manager and the
+kubelet.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from autoscaler.config import WarmStart
-from autoscaler.warmpool.claims.assignment import Assignment
-from autoscaler.warmpool.claims.caller import LoadFailed, LoadRefused
+from autoscaler.warmpool.claims.assignment import MemberAssignment
+from autoscaler.warmpool.claims.caller import LoadCallFailed, LoadCallRefused
 from autoscaler.warmpool.claims.claim import ClaimStep
 from autoscaler.warmpool.claims.keys import PoolKey
 from autoscaler.warmpool.claims.marks import ANNOTATION_LOAD, DIGESTS_VARIABLE, DIGESTS_VOLUME, LABEL_POOL
 from autoscaler.warmpool.claims.pods import is_claimed
-from autoscaler.warmpool.observed import make_member
+from autoscaler.warmpool.conversion import make_member
 from clusters.base.clock import SystemClock
 from clusters.base.objects import (
     DEPLOYMENT,
@@ -54,7 +56,9 @@ LOAD = {"name": "iris", "storageUri": "file:///models/iris", "digest": "", "slot
 
 
 class Acks:
-    """A LoadCaller whose members answer at once, but for `failing` ones; of `senseless` revisions all refuse models."""
+    """A LoadCaller whose members answer at once, except `failing` ones; models of `senseless` revisions are always
+    rejected.
+    """
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str, str]] = []  # Pod, token, revision
@@ -63,16 +67,16 @@ class Acks:
         self.senseless: set[str] = set()
         self.on_call: Callable[[str], Awaitable[None]] | None = None
 
-    async def load(self, endpoint: Endpoint, token: str, assignment: Assignment) -> None:
+    async def load(self, endpoint: Endpoint, token: str, assignment: MemberAssignment) -> None:
         pod = endpoint.pod.partition("/")[2]
         self.calls.append((pod, token, str(assignment.parameters["revision"])))
         self.digests.append(str(assignment.parameters.get("digest", "")))
         if self.on_call is not None:
             await self.on_call(pod)
         if pod in self.failing:
-            raise LoadFailed(f"{pod} answers 500")
+            raise LoadCallFailed(f"{pod} answers 500")
         if assignment.parameters["revision"] in self.senseless:
-            raise LoadRefused(f"{pod} answers 400")
+            raise LoadCallRefused(f"{pod} answers 400")
 
     async def close(self) -> None:
         self.calls.clear()
@@ -83,9 +87,9 @@ class Acks:
 
 
 def deployment(revision: str = "iris-00001", namespace: str = NAMESPACE, replicas: int = 0, **changes: Any) -> Object:
-    """As Knative makes it of a Revision; `changes`: `image`, `load` (the annotation's text).
+    """Return a Deployment as Knative makes it for a Revision; `changes`: `image`, `load` (the annotation's text).
 
-    With `records` its Model promises no digest: replicas mount the record of what the first one loaded.
+    With `records`, its Model specifies no digest: replicas mount the recorded digest of the first one.
     """
     name = {"app": revision, LABEL_REVISION: revision, LABEL_REVISION_UID: f"uid-of-{revision}"}
     container: Object = {
@@ -119,7 +123,7 @@ SEED = deployment("knodel-pool-small-00001", load="")
 
 
 class World:
-    """The cluster with everything but claims."""
+    """The cluster with everything except claims."""
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
         self.cluster = cluster
@@ -134,7 +138,7 @@ class World:
     # --- Knative and the pool manager ---
 
     async def deploy(self, revision: str = "iris-00001", namespace: str = NAMESPACE, **changes: Any) -> Key:
-        """A revision with its Deployment, of which the ReplicaSet is made."""
+        """Create a revision with its Deployment, and wait for the ReplicaSet."""
         made = await self.cluster.create(DEPLOYMENT, deployment(revision, namespace, **changes), manager=TEST)
 
         async def followed() -> bool:
@@ -149,7 +153,9 @@ class World:
         await self.cluster.create(WARM_POOL, made, manager=TEST)
 
     async def members(self, number: int, namespace: str = NAMESPACE, **changes: Any) -> list[str]:
-        """Free members, the latest to become ready; `changes`: `image`, `ready`, `restarts`, `keys`, `model_format`."""
+        """Create free members that become ready in order; `changes`: `image`, `ready`, `restarts`, `keys`,
+        `model_format`.
+        """
         return [await self._member(namespace, **changes) for _ in range(number)]
 
     async def _member(
@@ -177,7 +183,7 @@ class World:
     # --- the kubelet ---
 
     async def report(self, pod: str, namespace: str = NAMESPACE, *, ready: bool = True, restarts: int = 0) -> None:
-        """It runs on a node; each later report tells of a later second."""
+        """Report the Pod as running on a node; each later report is a second later."""
         self._reports += 1
         since = timestamp(datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self._reports))
         bound = {"spec": {"nodeName": "node"}}
@@ -196,7 +202,7 @@ class World:
         return await self.cluster.get(DEPLOYMENT, f"{key.name}-deployment", key.namespace)
 
     async def scale(self, key: Key, replicas: int) -> None:
-        """As the reconciler does it, and the ReplicaSet follows."""
+        """Scale as the reconciler does; the ReplicaSet follows."""
         await self.cluster.scale(DEPLOYMENT, f"{key.name}-deployment", key.namespace, replicas, manager=TEST)
 
     async def followed(self, key: Key, replicas: int) -> None:
@@ -213,18 +219,18 @@ class World:
         return await self.cluster.get(POD, name, namespace)
 
     async def pods(self, namespace: str = NAMESPACE, selector: str = "") -> list[Object]:
-        """Those that are not being deleted."""
+        """Return the Pods that are not being deleted."""
         return [pod for pod in (await self.cluster.list(POD, namespace, selector)).items if not is_deleting(pod)]
 
     async def names(self, selector: str = "") -> set[str]:
         return {name_of(pod) for pod in await self.pods(selector=selector)}
 
     async def of(self, key: Key) -> set[str]:
-        """The living Pods of a revision."""
+        """Return the active Pods of a revision."""
         return {name_of(pod) for pod in await self.pods(key.namespace, f"{LABEL_REVISION}={key.name}")}
 
     async def owned(self, key: Key) -> set[str]:
-        """Those that its ReplicaSet owns."""
+        """Return the Pods that its ReplicaSet owns."""
         uid = (await self.replica_set(key))["metadata"]["uid"]
         pods = await self.pods(key.namespace)
         return {name_of(pod) for pod in pods if (controller_of(pod) or {}).get("uid") == uid}
@@ -233,18 +239,18 @@ class World:
         return {name_of(pod) for pod in await self.pods() if is_claimed(pod)}
 
     async def halves(self) -> set[str]:
-        """Members between free and adopted."""
+        """Return the members between free and adopted."""
         pods = await self.pods()
         return {name_of(pod) for pod in pods if is_claimed(pod) and LABEL_POOL in labels_of(pod)}
 
     def uses(self) -> Counter[str]:
-        """How often each member was given a model."""
+        """Return how often each member received a model."""
         return Counter(self.caller.pods)
 
 
 @contextlib.asynccontextmanager
 async def playing(path: Path, validators: Mapping[Kind, Validator] | None = None) -> AsyncIterator[World]:
-    """A world whose workload controllers are at work."""
+    """Run a world with its workload controllers."""
     async with embedded_cluster(path, validators=validators) as cluster:
         informers = Informers(cluster)
         workloads = Workloads(cluster, informers, SystemClock())

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from autoscaler.config import Scaling
+from autoscaler.config import DecisionSettings
 from autoscaler.scaling.replay import INPUTS_ANNOTATION, inputs_of
-from autoscaler.scaling.table import Observations, Specs, State
+from autoscaler.scaling.table import DeciderState, Observations, Specs
 from autoscaler.usage.meter import USAGE_ANNOTATION, Spent, Usage
 from clusters.base.objects import POD_AUTOSCALER, WARM_POOL
 from serving.types.settings.state import PLATFORM_FILE
@@ -98,7 +98,7 @@ async def test_a_dry_run_tells_what_a_model_would_cost(served: Served, state: Pa
 
 def kept(**row: Any) -> str:
     seen = Observations.of(current=1, ready=1, queued=30.0, panic=4.0)
-    inputs = inputs_of(Specs.of(max=8, target=4.0), seen, State.empty(1), 0, 100.0, Scaling())
+    inputs = inputs_of(Specs.of(max=8, target=4.0), seen, DeciderState.empty(1), 0, 100.0, DecisionSettings())
     entry = {"at": "2026-01-01T00:00:00Z", "from": 1, "to": 8, **inputs, **row}
     return json.dumps([entry])
 

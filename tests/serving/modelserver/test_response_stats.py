@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from autoscaler.metrics.answers import parse_answers
+from autoscaler.metrics.response_latency import parse_latency_totals
 from clusters.base.latency_buckets import bucket_of
 from serving.modelserver.base.errors import ClientLeft
 from serving.modelserver.base.stats import Stats
@@ -73,7 +73,7 @@ def test_answers_of_all_protocols_add_up_and_errors_have_no_latency() -> None:
     page = ResponseStats(metrics, Stats(time.monotonic, "m-00001")).to_json()
     assert (page["requests"], page["errors"]) == (4, 1)
     assert page["latency"] == {str(bucket_of(0.01)): 2, str(bucket_of(0.5)): 1}
-    assert parse_answers(json.dumps(page).encode()).latency == {bucket_of(0.01): 2, bucket_of(0.5): 1}
+    assert parse_latency_totals(json.dumps(page).encode()).latency == {bucket_of(0.01): 2, bucket_of(0.5): 1}
 
 
 def test_before_anything_is_asked_the_page_is_a_reading_of_nothing() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from autoscaler.scaling.replay import COLUMNS, INPUTS_ANNOTATION, Replayed, replay
-from autoscaler.types import AUTO, Policy, read_notes
+from autoscaler.types import AUTO, Policy, read_entries
 from clusters.base.durations import parse_duration
 from clusters.base.objects import Object, name_of
 from serving.cli.base.errors import UsageError
@@ -54,7 +54,7 @@ def replays(
 
     Raises NoReplay.
     """
-    kept = [(name_of(one), entry) for one in autoscalers for entry in read_notes(one, INPUTS_ANNOTATION)]
+    kept = [(name_of(one), entry) for one in autoscalers for entry in read_entries(one, INPUTS_ANNOTATION)]
     for revision, entry in sorted(kept, key=lambda pair: str(pair[1].get("at", ""))):
         yield revision, entry, replay(entry, changes)
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from autoscaler.warmpool.claims.classes import DEFAULT_FORMAT
-from autoscaler.warmpool.defaults import AUTO
+from autoscaler.warmpool.spec import AUTO
 from clusters.base.errors import NotFound
 from clusters.base.objects import MODEL, WARM_POOL, Object, name_of, namespace_of
 from serving.cli.base.errors import DoesNotExist, UsageError

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Mapping
 from typing import Final, Protocol
 
-from autoscaler.metrics.pages import Address, Answer
+from autoscaler.metrics.pod_http import PodAddress, PodResponse
 from autoscaler.metrics.stat import BadSample, NoSample
 from clusters.base.api import Cluster
 from clusters.base.errors import ClusterError
@@ -42,9 +42,9 @@ ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 
 class Pages(Protocol):
-    """A client for small pages of Pods (`autoscaler.metrics.pages`)."""
+    """A client for small pages of Pods (`autoscaler.metrics.pod_http`)."""
 
-    async def get(self, address: Address, path: str, max_bytes: int) -> Answer:
+    async def get(self, address: PodAddress, path: str, max_bytes: int) -> PodResponse:
         """Return the page. Raises NoSample, BadSample."""
         ...
 
@@ -87,7 +87,7 @@ class PodObserver:
 
     async def _read(self, endpoint: Endpoint, revision: str) -> Reading | None:
         """Return the reading of a replica; None without an answer, or when another revision has the address."""
-        address = Address(endpoint.pod, endpoint.host, endpoint.management_port)
+        address = PodAddress(endpoint.pod, endpoint.host, endpoint.management_port)
         try:
             reading = parse_reading((await self._pages.get(address, PAGE, MAX_BYTES)).body)
         except (NoSample, BadSample, BadReading) as error:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from autoscaler.metrics.pages import Pages
+from autoscaler.metrics.pod_http import PodHttpClient
 from clusters.base.api import ObjectList
 from clusters.base.errors import Unavailable
 from clusters.base.objects import ANNOTATION_PORTS, LABEL_REVISION, POD, Kind
@@ -36,7 +36,7 @@ def page(requests: int, errors: int = 0, revision: str = OLD, process: str = "p"
 class Stage:
     """Pods and who answers for them."""
 
-    def __init__(self, cluster: EmbeddedCluster, pages: Pages, stack: contextlib.AsyncExitStack) -> None:
+    def __init__(self, cluster: EmbeddedCluster, pages: PodHttpClient, stack: contextlib.AsyncExitStack) -> None:
         self.cluster = cluster
         self.observer = PodObserver(cluster, pages)
         self._stack = stack
@@ -72,7 +72,7 @@ class Stage:
 @pytest.fixture
 async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
     """An empty stage."""
-    pages = Pages(TIMEOUT)
+    pages = PodHttpClient(TIMEOUT)
     async with embedded_cluster(tmp_path / "store.db") as cluster, contextlib.AsyncExitStack() as stack:
         yield Stage(cluster, pages, stack)
         await pages.close()

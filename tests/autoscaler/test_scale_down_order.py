@@ -1,4 +1,4 @@
-"""Which replicas go when there are to be fewer: the idle ones, and nothing stops the scaling."""
+"""The replicas removed by a scale-down: idle ones first; failures do not prevent the scale-down."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoscaler.metrics.stat import Sample
-from autoscaler.reconciler.idle_first import DELETION_COST, FIRST, IdleFirst, cost_changes
-from autoscaler.reconciler.observed import Observed
+from autoscaler.reconciler.observed import ObservedRevision
+from autoscaler.reconciler.scale_down_order import DELETION_COST, FIRST, ScaleDownOrder, cost_changes
 from autoscaler.types import Policy
 from clusters.base.errors import Unavailable
 from clusters.base.objects import POD, Object, annotations_of, key_of, name_of
@@ -25,7 +25,7 @@ TEST = "test"
 
 
 def pod(name: str, *, ready: bool = True, age: int = 0, cost: str | None = None, deleting: bool = False) -> Object:
-    """A replica, made `age` minutes before the youngest."""
+    """Return a replica, created `age` minutes before the youngest."""
     metadata: Object = {"name": name, "namespace": "default", "creationTimestamp": f"2026-01-01T00:{59 - age:02}:00Z"}
     if cost is not None:
         metadata["annotations"] = {DELETION_COST: cost}
@@ -113,8 +113,8 @@ async def pods(cluster: EmbeddedCluster) -> AsyncIterator[list[Object]]:
     yield list((await cluster.list(POD, "default")).items)
 
 
-def observed(pods: list[Object]) -> Observed:
-    return Observed({}, {"spec": {"replicas": len(pods)}}, None, (), pods)
+def observed(pods: list[Object]) -> ObservedRevision:
+    return ObservedRevision({}, {"spec": {"replicas": len(pods)}}, None, (), pods)
 
 
 def readings(**in_flight: float) -> dict[str, Sample]:
@@ -127,7 +127,7 @@ async def costs(cluster: EmbeddedCluster) -> dict[str, str]:
 
 
 async def test_the_mark_is_written_on_those_to_go_and_on_no_other(cluster: EmbeddedCluster, pods: list[Object]) -> None:
-    await IdleFirst(cluster, TEST).prepare(observed(pods), 1, readings(a=2.0, b=0.0, c=1.0))
+    await ScaleDownOrder(cluster, TEST).prepare(observed(pods), 1, readings(a=2.0, b=0.0, c=1.0))
     assert await costs(cluster) == {"b": FIRST, "c": FIRST}
 
 
@@ -135,7 +135,7 @@ async def test_a_pod_that_is_gone_meanwhile_keeps_nobody_from_being_marked(
     cluster: EmbeddedCluster, pods: list[Object]
 ) -> None:
     await cluster.delete(POD, "b", "default", grace_period=0)
-    await IdleFirst(cluster, TEST).prepare(observed(pods), 1, readings(a=2.0, b=0.0, c=1.0))
+    await ScaleDownOrder(cluster, TEST).prepare(observed(pods), 1, readings(a=2.0, b=0.0, c=1.0))
     assert await costs(cluster) == {"c": FIRST}
 
 
@@ -154,7 +154,7 @@ async def test_before_a_revision_loses_a_replica_the_idle_one_is_marked(cluster:
 
 
 class Refusing:
-    """A cluster that writes nothing."""
+    """A cluster that rejects every write."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -166,7 +166,7 @@ class Refusing:
 
 async def test_a_cluster_that_refuses_stops_nothing(pods: list[Object]) -> None:
     refusing = Refusing()
-    await IdleFirst(refusing, TEST).prepare(observed(pods), 2, readings(a=2.0, b=0.0, c=1.0))  # type: ignore[arg-type]
+    await ScaleDownOrder(refusing, TEST).prepare(observed(pods), 2, readings(a=2.0, b=0.0, c=1.0))  # type: ignore[arg-type]
     assert refusing.asked == ["b"]
 
     assert str(key_of(pods[1])) == "default/b"

@@ -1,4 +1,4 @@
-"""From Pods and Deployments to what the plan of a pool is made of. Pure."""
+"""Convert Pods and Deployments to the inputs of a pool's plan, and the plan's members to Pods. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from autoscaler.warmpool.claims.classes import pool_class
 from autoscaler.warmpool.claims.keys import PoolKey
 from autoscaler.warmpool.claims.marks import ANNOTATION_CLAIM, ENV_TOKEN, LABEL_POOL, LABEL_POOL_CLASS
 from autoscaler.warmpool.claims.pods import FINISHED, is_claimed, restarts_of, token_hash_of
-from autoscaler.warmpool.pool import Fault, Member, Seed
+from autoscaler.warmpool.pool import Fault, PoolMember, PoolSeed
 from autoscaler.warmpool.spec import requests_of
 from clusters.base.objects import (
     LABEL_CONFIGURATION_GENERATION,
@@ -32,32 +32,32 @@ from clusters.base.objects import (
 from clusters.net.endpoints import is_ready
 
 POOL_ARGUMENT: Final = "--pool"
-"""Of the model server: be a member of a pool."""
+"""Argument of the model server that makes it a member of a pool."""
 _ORDINARY_WAITS: Final = ("ContainerCreating", "PodInitializing")
-"""Reasons by which a container waits in every start."""
+"""Reasons for which a container waits during every start."""
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
-"""Letters of generated names, as Kubernetes has them: no vowels, so no words."""
+"""Letters of generated names, the same as in Kubernetes: without vowels, so that no words result."""
 _SUFFIX: Final = 5
 _LONGEST_NAME: Final = 63  # a Pod's name is its host name too
 
 
 def newest_seed(deployments: Iterable[Object]) -> Object | None:
-    """Of a pool's seed Deployments the one of the newest configuration."""
+    """Return the seed Deployment of the newest configuration."""
     present = [deployment for deployment in deployments if not is_deleting(deployment)]
     return max(present, key=_generation, default=None)
 
 
-def seed_of(deployment: Object) -> Seed:
-    """What the plan needs of it."""
+def seed_of(deployment: Object) -> PoolSeed:
+    """Return the plan's view of a seed Deployment."""
     template = deployment["spec"]["template"]
     cpu, memory = requests_of(template["spec"])
     serves = any(_is_server(container) for container in template["spec"].get("containers") or ())
-    return Seed(name_of(deployment), pool_class(template), cpu, memory, serves)
+    return PoolSeed(name_of(deployment), pool_class(template), cpu, memory, serves)
 
 
-def member_of(pod: Object, keys: PoolKey) -> Member:
-    """What the plan needs of a Pod."""
-    return Member(
+def member_of(pod: Object, keys: PoolKey) -> PoolMember:
+    """Return the plan's view of a Pod."""
+    return PoolMember(
         name=name_of(pod),
         created=parse_timestamp(pod["metadata"]["creationTimestamp"]),
         pool_class=labels_of(pod).get(LABEL_POOL_CLASS, ""),
@@ -69,7 +69,7 @@ def member_of(pod: Object, keys: PoolKey) -> Member:
 
 
 def start_time(pod: Object) -> float | None:
-    """Seconds from its creation until it became ready, or None while it is not."""
+    """Return the seconds from the Pod's creation to its readiness, or None while it is not ready."""
     condition = condition_of(pod, "Ready")
     if condition is None or condition.get("status") != "True" or not condition.get("lastTransitionTime"):
         return None
@@ -78,7 +78,7 @@ def start_time(pod: Object) -> float | None:
 
 
 def make_member(pool: Object, deployment: Object, name: str, keys: PoolKey) -> Object:
-    """A member: the seed's Pod without its labels, so that no Service and no ReplicaSet takes it for a replica."""
+    """Return a member: the seed's Pod without its labels, so that no Service or ReplicaSet selects it."""
     template = deployment["spec"]["template"]
     spec = copy.deepcopy(template["spec"])
     for container in spec["containers"]:
@@ -100,7 +100,7 @@ def make_member(pool: Object, deployment: Object, name: str, keys: PoolKey) -> O
 
 
 def member_name(pool: str, source: random.Random) -> str:
-    """A fresh name, chosen here since the member's token depends on it."""
+    """Return a new name. It is chosen here because the member's token depends on it."""
     suffix = "".join(source.choice(_ALPHABET) for _ in range(_SUFFIX))
     return f"{pool[: _LONGEST_NAME - _SUFFIX - 1].rstrip('-.')}-{suffix}"
 
@@ -123,7 +123,7 @@ def _fault(pod: Object, keys: PoolKey) -> Fault | None:
 
 
 def _waits(pod: Object) -> str:
-    """Why it does not start, when the scheduler or a container says so: one line."""
+    """Return the reason of the scheduler or a container for not starting, in one line."""
     scheduled = condition_of(pod, "PodScheduled")
     if scheduled is not None and scheduled.get("status") == "False":
         return _line(scheduled)
@@ -134,6 +134,6 @@ def _waits(pod: Object) -> str:
     return ""
 
 
-def _line(said: Mapping[str, Any]) -> str:
-    words = (str(said.get(field) or "").partition("\n")[0] for field in ("reason", "message"))
+def _line(condition: Mapping[str, Any]) -> str:
+    words = (str(condition.get(field) or "").partition("\n")[0] for field in ("reason", "message"))
     return ": ".join(word for word in words if word)

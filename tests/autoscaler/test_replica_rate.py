@@ -1,4 +1,4 @@
-"""What is believed of a replica's word, beside that of the others (fault A4)."""
+"""Fault A4: bounds on the load that a replica reports, compared with that of the others."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoscaler.metrics.claims import LEAST_OTHERS, OUTLIER, Claim, make_claim, without_outliers
+from autoscaler.metrics.replica_rate import LEAST_OTHERS, OUTLIER, ReplicaRate, limit_outliers, rate_between
 from autoscaler.metrics.stat import Sample
 
 SLOTS = 4.0
 
 
-def claims(*rates: float) -> list[Claim]:
-    return [Claim(rate, served=rate, requests=1.0, busy=True) for rate in rates]
+def claims(*rates: float) -> list[ReplicaRate]:
+    return [ReplicaRate(rate, served=rate, requests=1.0, busy=True) for rate in rates]
 
 
 def rates(*said: float) -> list[float]:
-    return [one.rate for one in without_outliers(claims(*said), SLOTS)]
+    return [one.rate for one in limit_outliers(claims(*said), SLOTS)]
 
 
 @pytest.mark.bad_input("scrape-lies")
@@ -42,14 +42,14 @@ def test_a_burst_that_all_replicas_feel_is_believed() -> None:
 
 
 def test_what_it_served_and_what_waits_in_it_is_cut_too() -> None:
-    liar = Claim(40.0, served=80.0, requests=1.0, busy=True, stays=60.0, waits=True)
-    honest = [Claim(1.0, 1.0, 1.0, busy=True, stays=2.0)] * 3
-    assert without_outliers([*honest, liar], SLOTS)[3] == Claim(4.0, 8.0, 1.0, busy=True, stays=6.0, waits=True)
+    liar = ReplicaRate(40.0, served=80.0, requests=1.0, busy=True, stays=60.0, waits=True)
+    honest = [ReplicaRate(1.0, 1.0, 1.0, busy=True, stays=2.0)] * 3
+    assert limit_outliers([*honest, liar], SLOTS)[3] == ReplicaRate(4.0, 8.0, 1.0, busy=True, stays=6.0, waits=True)
 
 
 @given(st.lists(st.floats(0, 1e9), max_size=16), st.floats(0.01, 1e3))
 def test_nobody_is_lifted_and_nobody_is_left_above_the_bound(said: list[float], slots: float) -> None:
-    found = without_outliers(claims(*said), slots)
+    found = limit_outliers(claims(*said), slots)
     for index, (before, after) in enumerate(zip(said, found, strict=True)):
         others = [*said[:index], *said[index + 1 :]]
         most = max(slots, OUTLIER * statistics.median(others)) if len(others) >= LEAST_OTHERS else before
@@ -59,4 +59,4 @@ def test_nobody_is_lifted_and_nobody_is_left_above_the_bound(said: list[float], 
 
 def test_times_that_do_not_pass_count_by_what_is_in_flight() -> None:
     before, now = Sample(10.0, 5.0, 1.0, 0.0, 0.0), Sample(10.0, 9.0, 2.0, 3.0, 0.0)
-    assert make_claim(before, now, most=64.0) == Claim(3.0, 0.0, 1.0, busy=True)
+    assert rate_between(before, now, most=64.0) == ReplicaRate(3.0, 0.0, 1.0, busy=True)

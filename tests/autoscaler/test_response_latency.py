@@ -1,4 +1,4 @@
-"""From totals of answers by bucket to how long they took of late."""
+"""Recent response times, from totals of responses by bucket."""
 
 from __future__ import annotations
 
@@ -12,9 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoscaler.config import Sampling
-from autoscaler.metrics import answers
-from autoscaler.metrics.answers import ENOUGH, LONGEST, Answers, Latencies, parse_answers, quantile_of, upper_edge
-from autoscaler.metrics.collector import Collector, Reading, Target
+from autoscaler.metrics import response_latency
+from autoscaler.metrics.collector import MetricCollector, RevisionReading, ScrapeTarget
+from autoscaler.metrics.response_latency import (
+    ENOUGH,
+    LONGEST,
+    LatencyTotals,
+    RecentLatencies,
+    parse_latency_totals,
+    quantile_of,
+    upper_edge,
+)
 from autoscaler.metrics.source import NoSample
 from autoscaler.metrics.stat import BadSample, Sample
 from clusters.base import latency_buckets as latency
@@ -26,8 +34,11 @@ FAST, SLOW = latency.bucket_of(0.1), latency.bucket_of(2.0)
 
 
 def test_the_buckets_are_those_that_the_server_counts_in() -> None:
-    assert (latency.bucket_of(latency.LEAST), latency.bucket_of(latency.MOST)) == (answers.LEAST, answers.MOST)
-    for bucket in (answers.LEAST, FAST, 0, SLOW, answers.MOST):
+    assert (latency.bucket_of(latency.LEAST), latency.bucket_of(latency.MOST)) == (
+        response_latency.LEAST,
+        response_latency.MOST,
+    )
+    for bucket in (response_latency.LEAST, FAST, 0, SLOW, response_latency.MOST):
         assert upper_edge(bucket) == latency.upper_edge(bucket)
 
 
@@ -49,7 +60,7 @@ def page(process: str = "p", requests: int | None = None, **latency: int) -> byt
 
 
 def test_a_page_is_read() -> None:
-    assert parse_answers(page(b3=2, b_27=5)) == Answers("p", {3: 2, -27: 5})
+    assert parse_latency_totals(page(b3=2, b_27=5)) == LatencyTotals("p", {3: 2, -27: 5})
 
 
 @pytest.mark.parametrize(
@@ -57,11 +68,11 @@ def test_a_page_is_read() -> None:
 )
 def test_what_is_no_page_is_refused(body: bytes) -> None:
     with pytest.raises(BadSample):
-        parse_answers(body)
+        parse_latency_totals(body)
 
 
 class Replica:
-    """A process that counts its answers."""
+    """A process that counts its responses."""
 
     def __init__(self, process: str = "p") -> None:
         self.process = process
@@ -71,50 +82,50 @@ class Replica:
         self.counts[bucket] += times
         return self
 
-    def page(self) -> Answers:
-        return Answers(self.process, dict(self.counts))
+    def page(self) -> LatencyTotals:
+        return LatencyTotals(self.process, dict(self.counts))
 
 
-def add(latencies: Latencies, now: float, **replicas: Replica) -> tuple[float, int]:
-    pages: Mapping[str, Answers] = {pod: replica.page() for pod, replica in replicas.items()}
+def add(latencies: RecentLatencies, now: float, **replicas: Replica) -> tuple[float, int]:
+    pages: Mapping[str, LatencyTotals] = {pod: replica.page() for pod, replica in replicas.items()}
     return latencies.add(KEY, pages, frozenset(replicas), now)
 
 
 def test_what_was_answered_before_the_first_page_is_not_counted() -> None:
-    latencies, replica = Latencies(), Replica().answer(SLOW, 50)
+    latencies, replica = RecentLatencies(), Replica().answer(SLOW, 50)
     seconds, count = add(latencies, 0.0, a=replica)
     assert math.isnan(seconds) and count == 0
     assert add(latencies, 1.0, a=replica.answer(FAST, 30)) == (upper_edge(FAST), 30)
 
 
 def test_replicas_are_counted_together() -> None:
-    latencies, one, other = Latencies(), Replica("p"), Replica("q")
+    latencies, one, other = RecentLatencies(), Replica("p"), Replica("q")
     add(latencies, 0.0, a=one, b=other)
     assert add(latencies, 1.0, a=one.answer(FAST, 18), b=other.answer(SLOW, 2)) == (upper_edge(SLOW), 20)
 
 
 def test_a_process_that_is_another_begins_anew() -> None:
-    latencies, replica = Latencies(), Replica("p").answer(FAST, 5)
+    latencies, replica = RecentLatencies(), Replica("p").answer(FAST, 5)
     add(latencies, 0.0, a=replica)
     assert add(latencies, 1.0, a=Replica("q").answer(SLOW, 40))[1] == 0
 
 
 def test_a_silence_is_made_up_by_the_next_page() -> None:
-    latencies, replica = Latencies(), Replica()
+    latencies, replica = RecentLatencies(), Replica()
     add(latencies, 0.0, a=replica)
     latencies.add(KEY, {}, frozenset({"a"}), 1.0)
     assert add(latencies, 2.0, a=replica.answer(FAST, 7))[1] == 7
 
 
 def test_at_many_requests_only_the_latest_count() -> None:
-    latencies, replica = Latencies(), Replica()
+    latencies, replica = RecentLatencies(), Replica()
     add(latencies, 0.0, a=replica)
     add(latencies, 1.0, a=replica.answer(SLOW, ENOUGH))
     assert add(latencies, 2.0, a=replica.answer(FAST, ENOUGH)) == (upper_edge(FAST), ENOUGH)
 
 
 def test_at_few_requests_those_of_a_minute_count() -> None:
-    latencies, replica = Latencies(), Replica()
+    latencies, replica = RecentLatencies(), Replica()
     add(latencies, 0.0, a=replica)
     add(latencies, 1.0, a=replica.answer(SLOW, 3))
     assert add(latencies, LONGEST, a=replica.answer(FAST, 1)) == (upper_edge(SLOW), 4)
@@ -123,7 +134,7 @@ def test_at_few_requests_those_of_a_minute_count() -> None:
 
 
 def test_what_was_answered_before_more_replicas_came_says_nothing_of_them() -> None:
-    latencies, one, other = Latencies(), Replica("p"), Replica("q")
+    latencies, one, other = RecentLatencies(), Replica("p"), Replica("q")
     add(latencies, 0.0, a=one)
     add(latencies, 1.0, a=one.answer(SLOW, 50))
     assert add(latencies, 2.0, a=one.answer(FAST, 20), b=other) == (upper_edge(FAST), 20)
@@ -131,14 +142,14 @@ def test_what_was_answered_before_more_replicas_came_says_nothing_of_them() -> N
 
 
 def test_a_forgotten_revision_begins_anew() -> None:
-    latencies, replica = Latencies(), Replica()
+    latencies, replica = RecentLatencies(), Replica()
     add(latencies, 0.0, a=replica)
     latencies.forget(KEY)
     assert add(latencies, 1.0, a=replica.answer(FAST, 7))[1] == 0
 
 
-class Told:
-    """Replicas that answer by the clock of the test."""
+class ScriptedReadings:
+    """Replicas that answer by the test's clock."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -148,7 +159,7 @@ class Told:
     async def sample(self, endpoint: Endpoint) -> Sample:
         return Sample(self.now, 0.0, 0.0, 0.0, 0.0)
 
-    async def answers(self, endpoint: Endpoint) -> Answers:
+    async def answers(self, endpoint: Endpoint) -> LatencyTotals:
         self.asked += 1
         if isinstance(self.replica, Exception):
             raise self.replica
@@ -157,15 +168,15 @@ class Told:
     async def close(self) -> None: ...
 
 
-async def read(collector: Collector, told: Told, *, objective: bool = True) -> Reading:
+async def read(collector: MetricCollector, told: ScriptedReadings, *, objective: bool = True) -> RevisionReading:
     told.now += 1.0
-    target = Target((Endpoint("default/m-1", "127.0.0.1", 1, 2),), 4.0, objective)
+    target = ScrapeTarget((Endpoint("default/m-1", "127.0.0.1", 1, 2),), 4.0, objective)
     return (await collector.read({KEY: target}))[KEY]
 
 
 async def test_a_revision_with_an_objective_is_read_with_its_latency() -> None:
-    told = Told()
-    collector = Collector(told, Sampling(), told)
+    told = ScriptedReadings()
+    collector = MetricCollector(told, Sampling(), told)
     await read(collector, told)
     assert isinstance(told.replica, Replica)
     told.replica.answer(SLOW, 25)
@@ -174,8 +185,8 @@ async def test_a_revision_with_an_objective_is_read_with_its_latency() -> None:
 
 
 async def test_one_without_an_objective_is_not_asked() -> None:
-    told = Told()
-    collector = Collector(told, Sampling(), told)
+    told = ScriptedReadings()
+    collector = MetricCollector(told, Sampling(), told)
     reading = await read(collector, told, objective=False)
     assert math.isnan(reading.latency) and reading.answers == 0.0
     assert told.asked == 0
@@ -183,8 +194,8 @@ async def test_one_without_an_objective_is_not_asked() -> None:
 
 @pytest.mark.parametrize("error", [NoSample("silent"), BadSample("no page")])
 async def test_a_page_that_does_not_come_takes_nothing_from_the_reading(error: Exception) -> None:
-    told = Told()
-    collector = Collector(told, Sampling(), told)
+    told = ScriptedReadings()
+    collector = MetricCollector(told, Sampling(), told)
     told.replica = error
     reading = await read(collector, told)
     assert reading.complete and reading.answers == 0.0
@@ -192,6 +203,6 @@ async def test_a_page_that_does_not_come_takes_nothing_from_the_reading(error: E
 
 
 async def test_without_anybody_to_ask_no_latency_is_known() -> None:
-    told = Told()
-    reading = await read(Collector(told, Sampling()), told)
+    told = ScriptedReadings()
+    reading = await read(MetricCollector(told, Sampling()), told)
     assert math.isnan(reading.latency) and reading.complete

@@ -1,4 +1,4 @@
-"""What is known of idle times, and the plan made of it."""
+"""Recorded idle times, and the plan derived from them."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import random
 from dataclasses import replace
 
 from autoscaler.warmpool.reasons import KeepRule
-from autoscaler.warmpool.sizing.keeper import ENOUGH, LEAST, Candidate, Keeper
+from autoscaler.warmpool.sizing.keep_alive_planner import ENOUGH, LEAST, Candidate, KeepAlivePlanner
 from autoscaler.warmpool.sizing.planner import PoolView
 
 MODEL = Candidate(usual=60.0, cold=30.0, claim=3.0)
 POOL = PoolView(0, 20, 30.0)
 
 
-def watched(means: dict[str, float], idle_times: int = 100) -> Keeper[str]:
-    keeper, source = Keeper[str](), random.Random(1)
+def watched(means: dict[str, float], idle_times: int = 100) -> KeepAlivePlanner[str]:
+    keeper, source = KeepAlivePlanner[str](), random.Random(1)
     for name, mean in means.items():
         for _ in range(idle_times):
-            keeper.came(name, source.expovariate(1.0 / mean), 2.0)
+            keeper.record_idle_time(name, source.expovariate(1.0 / mean), 2.0)
     return keeper
 
 
@@ -26,10 +26,7 @@ def test_before_enough_was_seen_every_model_is_kept_by_its_own_policy() -> None:
     plan = keeper.plan({"iris": MODEL, "magika": replace(MODEL, usual=300.0)}, POOL)
     assert [hold.seconds for hold in plan.holds.values()] == [60.0, 300.0]
     assert plan.balance is None
-    assert (
-        plan.holds["iris"].reason.message
-        == "19 idle times were seen of all models, too few of the 20 to go by: kept 60 s"
-    )
+    assert plan.holds["iris"].reason.message == "19 idle times of all models were recorded, a plan needs 20: kept 60 s"
 
 
 def test_the_frequent_model_is_kept_and_the_rare_one_goes_to_the_pool() -> None:
@@ -74,14 +71,14 @@ def test_models_for_which_many_wait_are_kept_longer() -> None:
     means = {f"model-{number}": 300.0 for number in range(10)}
     keeper = watched(means)
     for _ in range(20):
-        keeper.started("model-0", 30.0, 300.0, claimed=False)
+        keeper.record_start("model-0", 30.0, 300.0, claimed=False)
     plan = keeper.plan(dict.fromkeys(means, MODEL), PoolView())
     assert plan.holds["model-0"].seconds > max(plan.holds[f"model-{number}"].seconds for number in range(1, 10))
 
 
 def test_a_start_that_took_no_time_tells_nothing() -> None:
-    keeper = Keeper[str]()
-    keeper.started("iris", 0.0, 0.0, claimed=True)
+    keeper = KeepAlivePlanner[str]()
+    keeper.record_start("iris", 0.0, 0.0, claimed=True)
     assert len(keeper) == 0
 
 

@@ -1,4 +1,4 @@
-"""Small pages of replicas over kept connections, each within a deadline and a cap on bytes."""
+"""An HTTP client for small pages of Pods, with persistent connections, a deadline and a byte limit for each request."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import aiohttp
 from autoscaler.metrics.stat import BadSample, NoPage, NoSample
 from clusters.net.session import LazySession, read_at_most
 
-MAX_CONNECTIONS = 512  # sockets at once; a node's default limit of open files is 1 024
+MAX_CONNECTIONS = 512  # concurrent sockets; a node's default limit of open files is 1 024
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class PodAddress:
     """A port of a Pod (`namespace/name`)."""
 
     pod: str
@@ -30,45 +30,47 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """The body of a 200, and its media type."""
+class PodResponse:
+    """The body of a 200 response, and its media type."""
 
     body: bytes
     content_type: str
 
 
-class Pages:
-    """An HTTP client for one question to many Pods; `timeout` in seconds holds for the whole of one answer."""
+class PodHttpClient:
+    """An HTTP client for many Pods; `timeout` in seconds limits one whole request."""
 
     def __init__(self, timeout: float) -> None:
         self._session = LazySession(timeout, partial(aiohttp.TCPConnector, limit=MAX_CONNECTIONS))
 
     async def get(
-        self, address: Address, path: str, max_bytes: int, headers: Mapping[str, str] = MappingProxyType({})
-    ) -> Answer:
-        """The page. Raises NoPage, NoSample, or BadSample for an answer of more than `max_bytes`."""
+        self, address: PodAddress, path: str, max_bytes: int, headers: Mapping[str, str] = MappingProxyType({})
+    ) -> PodResponse:
+        """Return the page. Raises NoPage, NoSample, or BadSample for a response of more than `max_bytes`."""
         url = f"{address}{path}"
         call = self._session.open().get(url, headers=headers, allow_redirects=False)
         return await _answer_of(call, address, url, max_bytes, HTTPStatus.OK)
 
-    async def put(self, address: Address, path: str, content: Mapping[str, str], max_bytes: int) -> None:
-        """Send JSON for which 204 is the answer. Raises as `get`."""
+    async def put(self, address: PodAddress, path: str, content: Mapping[str, str], max_bytes: int) -> None:
+        """Send JSON; the expected response is 204. Raises the errors of `get`."""
         url = f"{address}{path}"
         call = self._session.open().put(url, json=dict(content), allow_redirects=False)
         await _answer_of(call, address, url, max_bytes, HTTPStatus.NO_CONTENT)
 
     async def close(self) -> None:
-        """Close all connections; the next question opens new ones."""
+        """Close all connections; the next request opens new ones."""
         await self._session.close()
 
 
 async def _answer_of(
-    call: AbstractAsyncContextManager[aiohttp.ClientResponse], address: Address, url: str, max_bytes: int,
+    call: AbstractAsyncContextManager[aiohttp.ClientResponse], address: PodAddress, url: str, max_bytes: int,
     wanted: HTTPStatus,
-) -> Answer:  # fmt: skip
+) -> PodResponse:  # fmt: skip
     try:
         async with call as response:
-            _check(response.status, f"{address.pod}: {url}", wanted)
+            if response.status != wanted:
+                kind = NoPage if response.status == HTTPStatus.NOT_FOUND else NoSample
+                raise kind(f"{address.pod}: {url} answered {response.status}")
             body = await read_at_most(response, max_bytes)
     except aiohttp.ClientConnectorError as error:
         kind = NoPage if isinstance(error.os_error, ConnectionRefusedError) else NoSample
@@ -77,11 +79,4 @@ async def _answer_of(
         raise NoSample(f"{address.pod}: {url} did not answer: {str(error) or type(error).__name__}") from error
     if len(body) > max_bytes:
         raise BadSample(f"{url} answered more than {max_bytes} bytes")
-    return Answer(body, response.content_type)
-
-
-def _check(status: int, what: str, wanted: HTTPStatus) -> None:
-    if status == HTTPStatus.NOT_FOUND:
-        raise NoPage(f"{what} answered {status}")
-    if status != wanted:
-        raise NoSample(f"{what} answered {status}")
+    return PodResponse(body, response.content_type)

@@ -1,6 +1,6 @@
-"""Record decisions and starts in annotations of the PodAutoscaler of each revision.
+"""Record decisions and starts in annotations of each revision's PodAutoscaler.
 
-The lists are bounded. They are written only when they change, and at most once in `write_interval`.
+The lists are bounded. They are written only when they change, and at most once per `write_interval`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from autoscaler.config import Records
-from autoscaler.scaling.fleet import Change
+from autoscaler.scaling.multi_scaler import Change
 from autoscaler.scaling.replay import INPUTS_ANNOTATION
-from autoscaler.types import DECISIONS_ANNOTATION, Entry, read_notes
+from autoscaler.types import DECISIONS_ANNOTATION, Entry, read_entries
 from autoscaler.warmpool.claims.marks import ANNOTATION_STARTS
 from clusters.base.api import Cluster
 from clusters.base.clock import Clock
@@ -22,8 +22,8 @@ from clusters.base.objects import POD_AUTOSCALER, Key, Object, key_of, timestamp
 Lists = dict[str, list[Entry]]  # annotation → entries, oldest first
 
 
-class Notes:
-    """Decisions and starts not yet written, by revision."""
+class DecisionRecorder:
+    """Decisions and starts that are not yet written, by revision."""
 
     def __init__(self, cluster: Cluster, clock: Clock, records: Records, manager: str) -> None:
         self._cluster = cluster
@@ -39,7 +39,7 @@ class Notes:
         self._written: dict[Key, tuple[float, Lists]] = {}
 
     def add_decision(self, change: Change) -> None:
-        """Note a decision."""
+        """Record a decision."""
         entry = {
             "at": timestamp(self._clock.now()),
             "from": change.before,
@@ -48,36 +48,43 @@ class Notes:
         }
         self._add(change.key, DECISIONS_ANNOTATION, entry)
         if change.inputs:
-            told = {name: entry[name] for name in ("at", "from", "to")}
-            self._add(change.key, INPUTS_ANNOTATION, {**told, **change.inputs})
+            head = {name: entry[name] for name in ("at", "from", "to")}
+            self._add(change.key, INPUTS_ANNOTATION, {**head, **change.inputs})
 
     def add_start(self, key: Key, entry: Mapping[str, Any]) -> None:
-        """Note a start of a replica (`reconciler/starts.py`)."""
+        """Record a start of a replica (`reconciler/starts.py`)."""
         self._add(key, ANNOTATION_STARTS, dict(entry))
 
     def forget(self, key: Key) -> None:
-        """The revision is gone."""
+        """Delete a revision that is gone."""
         self._pending.pop(key, None)
         self._written.pop(key, None)
 
     async def write(self, pod_autoscaler: Object) -> float | None:
-        """Write what is noted; return the seconds to wait when the last write is too recent. Raises as the cluster."""
+        """Write the recorded entries. Return the seconds to wait when the last write is too recent. Raises the
+        cluster's errors.
+        """
         key = key_of(pod_autoscaler)
         pending = self._pending.get(key) or {}
         if not pending:
             return None
         at, written = self._written.get(key) or (float("-inf"), {})
-        rest = at + self._interval - self._clock.monotonic()
-        if rest > 0.0:
-            return rest
-        lists = {name: self._joined(pod_autoscaler, written, name, added) for name, added in pending.items()}
+        left = at + self._interval - self._clock.monotonic()
+        if left > 0.0:
+            return left
+        lists = {}
+        for name, added in pending.items():
+            former = written[name] if name in written else read_entries(pod_autoscaler, name)
+            lists[name] = [*former, *added][-self._kept[name] :]
         texts = {name: json.dumps(some, separators=(",", ":"), ensure_ascii=False) for name, some in lists.items()}
-        self._pending.pop(key, None)  # what is added while this is written is written next
+        self._pending.pop(key, None)  # entries added during the write are written next
         try:
             patch = {"metadata": {"annotations": texts}}
             await self._cluster.patch(POD_AUTOSCALER, key.name, patch, key.namespace, manager=self._manager)
         except ClusterError:
-            self._put_back(key, pending)
+            later = self._pending.setdefault(key, {})
+            for name, entries in pending.items():
+                later[name] = [*entries, *later.get(name, [])]
             raise
         self._written[key] = (self._clock.monotonic(), written | lists)
         return None
@@ -86,12 +93,3 @@ class Notes:
         pending = self._pending.setdefault(key, {}).setdefault(annotation, [])
         pending.append(entry)
         del pending[: -self._kept[annotation]]
-
-    def _joined(self, pod_autoscaler: Object, written: Lists, name: str, added: list[Entry]) -> list[Entry]:
-        former = written[name] if name in written else read_notes(pod_autoscaler, name)
-        return [*former, *added][-self._kept[name] :]
-
-    def _put_back(self, key: Key, pending: Lists) -> None:
-        later = self._pending.setdefault(key, {})
-        for name, entries in pending.items():
-            later[name] = [*entries, *later.get(name, [])]

@@ -1,15 +1,15 @@
-"""Rows of a fleet: numbers of keys, and many revisions at once."""
+"""Row numbers of revisions, and many revisions at once."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from autoscaler.config import Settings
-from autoscaler.metrics.collector import Reading
-from autoscaler.scaling.fleet import Fleet
-from autoscaler.scaling.measured import Measured
-from autoscaler.scaling.roster import FIRST_ROWS, Roster, compact
+from autoscaler.config import AutoscalerSettings
+from autoscaler.metrics.collector import RevisionReading
+from autoscaler.scaling.measurements import Measurements
+from autoscaler.scaling.multi_scaler import MultiScaler
+from autoscaler.scaling.row_index import FIRST_ROWS, RowIndex, compact
 from clusters.base.objects import Key
 from tests.autoscaler.test_timelines import SPEC
 from tests.autoscaler.world import Activator
@@ -18,7 +18,7 @@ KEYS = [Key("default", f"m-{number}") for number in range(FIRST_ROWS + 10)]
 
 
 def test_keys_have_rows_side_by_side_and_free_ones_are_taken_again() -> None:
-    roster = Roster()
+    roster = RowIndex()
     assert [roster.add(key) for key in KEYS] == list(range(len(KEYS)))
     assert roster.rows >= len(KEYS)
     assert roster.remove(KEYS[3]) == 3
@@ -46,7 +46,7 @@ def test_rows_side_by_side_are_a_slice(numbers: list[int], rows: slice | None) -
 
 
 def test_starting_replicas_grow_older_and_those_that_became_ready_take_their_share_along() -> None:
-    measured = Measured.empty(1)
+    measured = Measurements.empty(1)
     measured.count(0, 4, 0, 10.0)
     measured.count(0, 4, 0, 13.0)
     assert measured.starting_seconds[0] == 12.0
@@ -54,16 +54,16 @@ def test_starting_replicas_grow_older_and_those_that_became_ready_take_their_sha
     assert measured.starting_seconds[0] == 5.0
 
 
-def fleet_of(activator: Activator, count: int) -> Fleet:
-    fleet = Fleet(Settings(), activator.load)
+def fleet_of(activator: Activator, count: int) -> MultiScaler:
+    fleet = MultiScaler(AutoscalerSettings(), activator.load)
     for key in KEYS[:count]:
         fleet.set_spec(key, {**SPEC, "max": 20})
         fleet.set_replicas(key, 1, 1, 0.0)
     return fleet
 
 
-def told(work: float) -> Reading:
-    return Reading(work, 0.0, work, work, busy=work > 0, complete=True)
+def told(work: float) -> RevisionReading:
+    return RevisionReading(work, 0.0, work, work, busy=work > 0, complete=True)
 
 
 def test_revisions_at_zero_are_active_only_while_requests_wait_for_them() -> None:
@@ -90,8 +90,8 @@ def test_many_are_decided_as_each_alone_whatever_rows_they_have() -> None:
             alone.observe({key: reading}, [key], now)
             assert alone.decide([key], now) == ([changes[key]] if key in changes else [])
     assert {together.desired(key) for key in some} >= {1, 5, 7}
-    assert together.works(some, 89.0) == [together.work(key, 89.0) for key in some]
-    assert together.works(some, 89.0) == pytest.approx([0.7 * KEYS.index(key) for key in some])
+    assert together.current_works(some, 89.0) == [together.current_work(key, 89.0) for key in some]
+    assert together.current_works(some, 89.0) == pytest.approx([0.7 * KEYS.index(key) for key in some])
 
 
 def test_a_key_that_comes_again_begins_anew() -> None:
@@ -100,5 +100,5 @@ def test_a_key_that_comes_again_begins_anew() -> None:
     assert [change.desired for change in fleet.decide([KEYS[0]], 1.0)] == [20]
     fleet.remove(KEYS[0])
     fleet.set_spec(KEYS[0], SPEC)
-    assert fleet.desired(KEYS[0]) == -1 and fleet.work(KEYS[0], 1.0) == 0.0
+    assert fleet.desired(KEYS[0]) == -1 and fleet.current_work(KEYS[0], 1.0) == 0.0
     assert fleet.active() == []

@@ -1,4 +1,4 @@
-"""Which row is whose: revisions by key, and the numbers of their rows in all tables of a fleet."""
+"""An index from revision keys to the row numbers that all tables share."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from autoscaler.scaling.table import IntArray, Rows
 from clusters.base.objects import Key
 
 FIRST_ROWS = 64
-NOBODY = -1
+NO_ROW = -1
 
 
-class Roster:
-    """Numbers from 0 on, the smallest free one first, so that rows of many revisions lie side by side."""
+class RowIndex:
+    """Row numbers from 0 on. The smallest free one is used first, so that many revisions have contiguous rows."""
 
     def __init__(self) -> None:
         self._numbers: dict[Key, int] = {}
@@ -30,11 +30,11 @@ class Roster:
 
     @property
     def rows(self) -> int:
-        """How many rows the tables need."""
+        """The number of rows that the tables need."""
         return len(self._keys)
 
     def add(self, key: Key) -> int:
-        """A new key's number; the tables may need more `rows` after it."""
+        """Return the row of a new key; afterwards, the tables may need more `rows`."""
         if not self._free:
             self._free = list(range(self.rows, 2 * self.rows))[::-1]
             self._keys += [None] * self.rows
@@ -43,7 +43,7 @@ class Roster:
         return number
 
     def remove(self, key: Key) -> int | None:
-        """The number that is free from now on; None when the key is not here."""
+        """Return the row that is free from now on, or None for an unknown key."""
         number = self._numbers.pop(key, None)
         if number is not None:
             self._keys[number] = None
@@ -51,27 +51,27 @@ class Roster:
         return number
 
     def number(self, key: Key) -> int:
-        """The row of a key. Raises KeyError."""
+        """Return the row of a key. Raises KeyError."""
         return self._numbers[key]
 
     def numbers(self, keys: Iterable[Key]) -> IntArray:
-        """The rows of those that are here."""
-        found = np.array([*map(self._numbers.get, keys, repeat(NOBODY))], np.int64)
-        here: IntArray = found[found != NOBODY]
+        """Return the rows of the known keys."""
+        found = np.array([*map(self._numbers.get, keys, repeat(NO_ROW))], np.int64)
+        here: IntArray = found[found != NO_ROW]
         return here
 
     def known(self, keys: Iterable[Key]) -> list[Key]:
-        """Those that are here."""
+        """Return the known keys."""
         return list(filter(self._numbers.__contains__, keys))
 
     def keys(self, numbers: IntArray) -> list[Key]:
-        """Whose rows these are; rows that are nobody's are left out."""
+        """Return the keys of these rows, without unused rows."""
         found = (self._keys[number] for number in numbers.tolist())
         return [key for key in found if key is not None]
 
 
 def compact(numbers: IntArray) -> Rows:
-    """The same rows as a slice where they lie side by side, which spares copies of them."""
+    """Return contiguous rows as a slice, which avoids copies; other rows unchanged."""
     first, last = (int(numbers[0]), int(numbers[-1])) if len(numbers) else (0, -1)
     beside = last - first + 1 == len(numbers) and bool((numbers[1:] > numbers[:-1]).all())
     return slice(first, last + 1) if beside else numbers

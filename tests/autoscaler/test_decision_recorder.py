@@ -1,4 +1,4 @@
-"""Decisions and starts, as the autoscaler writes them on PodAutoscalers: bounded, and not too often."""
+"""Recorded decisions and starts on PodAutoscalers: bounded in number and rate."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from autoscaler.config import Records
-from autoscaler.reconciler.notes import Notes
-from autoscaler.types import read_notes
+from autoscaler.reconciler.decision_recorder import DecisionRecorder
+from autoscaler.types import read_entries
 from autoscaler.warmpool.claims.marks import ANNOTATION_STARTS
 from clusters.base.errors import Unavailable
 from clusters.base.objects import POD_AUTOSCALER, Kind, Object
@@ -18,24 +18,24 @@ from tests.support.clock import SteppedClock
 
 
 class Scene:
-    """Notes of one PodAutoscaler of the cluster, over a clock of the test's."""
+    """A DecisionRecorder for one PodAutoscaler, with the test's clock."""
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
         self.cluster = cluster
         self.clock = SteppedClock()
-        self.notes = Notes(cluster, self.clock, Records(), TEST)
+        self.notes = DecisionRecorder(cluster, self.clock, Records(), TEST)
 
     async def write(self) -> float | None:
-        """Write what is noted; return the seconds to wait."""
+        """Write the recorded entries; return the seconds to wait."""
         if not (await self.cluster.list(POD_AUTOSCALER)).items:
             metadata = {"name": KEY.name, "namespace": KEY.namespace}
             await self.cluster.create(POD_AUTOSCALER, {"metadata": metadata, "spec": {}}, manager=TEST)
         return await self.notes.write(await self.cluster.get(POD_AUTOSCALER, KEY.name, KEY.namespace))
 
     async def kinds(self) -> list[str]:
-        """Return the kinds of the starts that are written."""
+        """Return the kinds of the recorded starts."""
         found = await self.cluster.get(POD_AUTOSCALER, KEY.name, KEY.namespace)
-        return [entry["kind"] for entry in read_notes(found, ANNOTATION_STARTS)]
+        return [entry["kind"] for entry in read_entries(found, ANNOTATION_STARTS)]
 
 
 @pytest.fixture

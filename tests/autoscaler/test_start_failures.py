@@ -1,4 +1,4 @@
-"""Why a revision does not start: which states of Pods are told, and which are not yet."""
+"""Causes of failed starts: the states of Pods that are reported, and those that are not yet."""
 
 from __future__ import annotations
 
@@ -7,31 +7,37 @@ from typing import Any
 
 import pytest
 
-from autoscaler.reconciler.trouble import LASTING, LONGEST, NODE_WITHIN, find_trouble, seconds_to_trouble
+from autoscaler.reconciler.start_failures import (
+    LASTING,
+    LONGEST,
+    NODE_WITHIN,
+    find_start_failure,
+    seconds_to_unschedulable,
+)
 from clusters.base.objects import Object, timestamp
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def ago(seconds: float) -> str:
-    """A moment so long before `NOW`."""
+    """Return a time so long before `NOW`."""
     return timestamp(NOW - timedelta(seconds=seconds))
 
 
 def ended(began: float, end: float) -> Object:
-    """The last state of a container that ran from so many seconds ago until so many."""
+    """Return the last state of a container that ran from so many seconds ago until so many."""
     run = {"startedAt": ago(began), "finishedAt": ago(end)}
     return {"terminated": {"exitCode": 1, "message": "cannot load the model\n", **run}}
 
 
 def restarted(times: int, since: float, last: Object, state: str = "running") -> Object:
-    """A container that was restarted so often, the last time so many seconds ago, and is not ready."""
+    """Return a container that was restarted so often, the last time so many seconds ago, and is not ready."""
     now = {state: {"startedAt": ago(since)}}
     return {"name": "server", "ready": False, "restartCount": times, "state": now, "lastState": last}
 
 
 def pod(*containers: Object, homeless: float | None = None, phase: str = "Running", **metadata: Any) -> Object:
-    """A Pod with these container statuses, for which the scheduler has found no node for so many seconds."""
+    """Return a Pod with these container statuses, without a node for so many seconds."""
     condition = {"type": "PodScheduled", "status": "True"}
     if homeless is not None:
         since = timestamp(NOW - timedelta(seconds=homeless))
@@ -42,7 +48,7 @@ def pod(*containers: Object, homeless: float | None = None, phase: str = "Runnin
 
 
 def waiting(reason: str, restarts: int = 0, **fields: Any) -> Object:
-    """A container that waits for this reason."""
+    """Return a container that waits for this reason."""
     state = {"waiting": {"reason": reason, "message": f"{reason} it is"}}
     return {"name": "server", "ready": False, "restartCount": restarts, "state": state, **fields}
 
@@ -72,7 +78,7 @@ READY = {"name": "queue-proxy", "ready": True, "restartCount": 3, "state": {"run
     ],
 )
 def test_what_may_pass_by_itself_is_not_told(found: Object) -> None:
-    assert find_trouble([found], NOW) == ""
+    assert find_start_failure([found], NOW) == ""
 
 
 @pytest.mark.parametrize(
@@ -99,20 +105,20 @@ def test_what_may_pass_by_itself_is_not_told(found: Object) -> None:
     ],
 )
 def test_what_keeps_a_replica_from_starting_is_told_with_its_message(found: Object, told: str) -> None:
-    assert find_trouble([pod(RUNNING), found], NOW) == told
+    assert find_start_failure([pod(RUNNING), found], NOW) == told
 
 
 def test_of_two_replicas_with_troubles_the_same_one_is_told_whichever_was_seen_last() -> None:
     first, second = pod(waiting("ImagePullBackOff"), name="a"), pod(homeless=NODE_WITHIN, name="b")
-    assert find_trouble([first, second], NOW) == find_trouble([second, first], NOW)
+    assert find_start_failure([first, second], NOW) == find_start_failure([second, first], NOW)
 
 
 def test_a_long_message_is_cut() -> None:
     container = waiting("ImagePullBackOff", state={"waiting": {"reason": "ImagePullBackOff", "message": "x" * 10_000}})
-    assert len(find_trouble([pod(container)], NOW)) == LONGEST
+    assert len(find_start_failure([pod(container)], NOW)) == LONGEST
 
 
 def test_a_pod_without_a_node_is_looked_at_again_when_it_has_been_so_for_too_long() -> None:
-    assert seconds_to_trouble([pod(homeless=NODE_WITHIN - 2), pod(homeless=NODE_WITHIN - 3)], NOW) == 2.0
-    assert seconds_to_trouble([pod(homeless=NODE_WITHIN), pod(RUNNING)], NOW) is None
-    assert seconds_to_trouble([pod(homeless=NODE_WITHIN - 2, phase="Failed")], NOW) is None
+    assert seconds_to_unschedulable([pod(homeless=NODE_WITHIN - 2), pod(homeless=NODE_WITHIN - 3)], NOW) == 2.0
+    assert seconds_to_unschedulable([pod(homeless=NODE_WITHIN), pod(RUNNING)], NOW) is None
+    assert seconds_to_unschedulable([pod(homeless=NODE_WITHIN - 2, phase="Failed")], NOW) is None
