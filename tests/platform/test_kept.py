@@ -84,7 +84,7 @@ async def test_copies_go_with_their_versions_and_make_room_within_the_limit(
         await run("delete", "goes")
         await eventually(lambda: has_room_of(first.stat().st_size))
         found = await doctor()
-        assert f"have {first.stat().st_size} bytes of {limit} bytes" in found and LIMIT_VARIABLE not in found
+        assert f"use {first.stat().st_size} bytes of {limit} bytes" in found and LIMIT_VARIABLE not in found
         first.unlink()
         await run("deploy", "again", "--uri", str(second))
         assert await asyncio.to_thread(here.ask, "again") == 3.0
