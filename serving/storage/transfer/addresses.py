@@ -87,7 +87,7 @@ def shown(uri: str) -> str:
 def _split(url: str) -> SplitResult:
     # urlsplit strips such signs silently, and other parsers read a backslash as a slash: what was checked and what is
     # asked for could differ.
-    if "\\" in url or any(sign.isspace() or not sign.isprintable() for sign in url):
+    if "\\" in url or " " in url or not url.isprintable():  # all other white space is not printable
         raise StorageError(f"{shown(url)}: has a space, control sign or backslash: percent-encode it")
     if not url.isascii():
         raise StorageError(f"{shown(url)}: has signs beyond ASCII: percent-encode them, and write the host in Punycode")

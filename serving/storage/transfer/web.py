@@ -128,10 +128,11 @@ class Web:
     @contextlib.contextmanager
     def _asked(self, request: Request, allowed: frozenset[str] | None) -> Iterator[Answer]:
         hop = request.url
-        origin = parse(hop).origin
+        origin: tuple[str, str, int] | None = None
         allowed = self._allow_hosts if allowed is None else allowed
         for _ in range(self._limits.redirects + 1):
             target = parse(hop)
+            origin = origin or target.origin
             direct = target.origin == origin
             with self._exchange(target, request, request.secrets if direct else {}, allowed) as (peer, response):
                 allowed = allowed_after(peer, allowed)
