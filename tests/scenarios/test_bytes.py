@@ -23,6 +23,7 @@ from clusters.base.objects import (
     uid_of,
 )
 from serving.storage.base.digest import of_bytes
+from tests.scenarios.answers import Answer
 from tests.scenarios.test_scaling import at_zero
 from tests.scenarios.world import MANAGER, World
 from tests.support import models
@@ -47,10 +48,19 @@ class Store(BaseHTTPRequestHandler):
         """Nobody reads a line for each download."""
 
 
+async def asks(world: World, requests: int) -> list[Answer]:
+    """Return the answers to so many requests at once."""
+    return await asyncio.gather(*(world.ask(NAME) for _ in range(requests)))
+
+
+def value_of(answer: Answer) -> float:
+    """Return the value in an answer of the model."""
+    return float(answer.body["outputs"][0]["data"][0])
+
+
 async def values(world: World, requests: int) -> list[float]:
-    """What so many requests at once are answered."""
-    answers = await asyncio.gather(*(world.ask(NAME) for _ in range(requests)))
-    return [answer.body["outputs"][0]["data"][0] for answer in answers]
+    """Return the values in the answers to so many requests at once."""
+    return [value_of(answer) for answer in await asks(world, requests)]
 
 
 async def is_held(world: World) -> bool:
@@ -82,12 +92,18 @@ async def test_bytes_that_change_after_the_first_replica_are_served_by_no_later_
         await world.deploy(NAME, minReplicas=0, scaleToZeroAfter="1s", wait=False)
         await at_zero(world, REVISION)
         await world.until(NAME, lambda found: not names_both(found))
-        held = asyncio.create_task(values(world, 3))
+        held = asyncio.create_task(asks(world, 3))
         await world.until(NAME, names_both)
-        assert not held.done()
 
         Store.content = double
-        assert await held == [2.0] * 3
+        for answer in await held:  # held until a replica has the first bytes, or refused while none can start
+            assert answer.status == 503 or value_of(answer) == 2.0
+
+        async def is_back() -> bool:
+            [answer] = await asks(world, 1)
+            return answer.status == 200 and value_of(answer) == 2.0
+
+        await world.eventually(is_back)
 
 
 async def pods_of(world: World, revision: str) -> set[Key]:

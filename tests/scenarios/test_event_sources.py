@@ -27,6 +27,7 @@ async def test_an_event_source_says_that_its_key_is_there_and_that_it_is_gone(wo
         await cluster.delete(SECRET, f"{NAME}-key", world.namespace)
         await cluster.patch(EVENT_SOURCE, NAME, {"spec": {"createModels": True}}, world.namespace, manager="tests")
         await world.eventually(lacks_key)
-        assert "there is no Secret training-keyless-key: `knodel events allow /training/keyless" in await events.knodel(
-            "events", "sources"
+        assert (
+            "Secret training-keyless-key does not exist: `knodel events allow /training/keyless"
+            in await events.knodel("events", "sources")
         )
