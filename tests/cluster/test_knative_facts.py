@@ -27,10 +27,12 @@ from clusters.base.objects import (
     owner_reference,
     uid_of,
 )
+from serving.storage.base.digest import of_bytes
 from serving.types.settings.settings import ServerSettings
 from tests.golden.record import IMAGE
 from tests.golden.scene import make_template
 from tests.scenarios.world import infer_body
+from tests.support import models
 from tests.support.artifacts import ArtifactServer
 from tests.support.kourier import find_kourier
 from tests.support.kubernetes import KNATIVE_CLASS
@@ -55,7 +57,8 @@ class Place:
 
     async def make(self, kind: Kind, name: str, labels: Mapping[str, str] = MappingProxyType({})) -> Object:
         """A Service or Configuration whose Revisions bear these labels."""
-        template = make_template(name, self._uri, self._server, KNATIVE_CLASS, ALWAYS_ONE)
+        digest = of_bytes(models.double())
+        template = make_template(name, self._uri, self._server, KNATIVE_CLASS, ALWAYS_ONE, digest)
         template["metadata"]["labels"] = dict(labels)
         metadata = {"name": name, "namespace": self.namespace}
         made = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": {"template": template}}

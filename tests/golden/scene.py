@@ -132,14 +132,20 @@ class Scene:
 
 
 def make_template(
-    name: str, storage_uri: str, server: ServerSettings, autoscaler_class: str, scaling: Mapping[str, str]
+    name: str,
+    storage_uri: str,
+    server: ServerSettings,
+    autoscaler_class: str,
+    scaling: Mapping[str, str],
+    digest: str = "",
 ) -> Object:
     """The template that our makers make, with scaling in Knative's own words: no controller of ours is needed.
 
     `scaling`: `min_scale` stands for `autoscaling.knative.dev/min-scale`. The activator leaves the path as soon as a
-    replica is ready, on every cluster.
+    replica is ready, on every cluster. A template for another class than ours needs the `digest` of the model: its
+    replicas would wait for our autoscaler to confirm one.
     """
-    spec = {"storageUri": storage_uri, "resources": RESOURCES}
+    spec = {"storageUri": storage_uri, "resources": RESOURCES, **({"digest": digest} if digest else {})}
     metadata = {"name": name, "namespace": "default"}
     model = read_model({"apiVersion": MODEL.api_version, "kind": MODEL.kind, "metadata": metadata, "spec": spec})
     said = {"target_burst_capacity": "0", **scaling}
