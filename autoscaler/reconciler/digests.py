@@ -133,9 +133,9 @@ class DigestEnforcer:
         state.deleted &= {uid_of(pod) for pod in pods}
         waits = [self._poll_starting(key, state, present, is_mounted=is_mounted)]
         verdicts = self._judge(state, present, is_mounted=is_mounted)
-        for verdict in verdicts:
-            if isinstance(verdict, RecordDigest):
-                state.record = await self._write(pod_autoscaler, verdict.digest)
+        match verdicts:
+            case [RecordDigest(digest)]:  # the only verdict of a revision without a record
+                state.record = await self._write(pod_autoscaler, digest)
                 verdicts = self._judge(state, present, is_mounted=is_mounted)
         confirming = [self._confirm(state, present[one.pod]) for one in verdicts if isinstance(one, ConfirmDigest)]
         waits += await asyncio.gather(*confirming)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import threading
 from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
+from clusters.base.backoff import Backoff
 from serving.storage.base.errors import Interrupted, Refused
 from serving.storage.transfer.deadline import Deadline
 from serving.storage.transfer.limits import DownloadLimits
@@ -68,7 +70,8 @@ class Retry:
 
     def __init__(self, limits: DownloadLimits, deadline: Deadline, sleep: Callable[[float], None] | None) -> None:
         self.slots = Slots(max(1, limits.files_at_once), deadline)
-        self._limits = limits
+        self._retries = limits.retries
+        self._backoff = Backoff(limits.pause, math.inf)  # the deadline bounds it
         self._deadline = deadline
         self._sleep = sleep or deadline.sleep
 
@@ -87,9 +90,9 @@ class Retry:
                     stalled = received() <= most
                     if not stalled:
                         retries, most = 0, received()
-                    pause = max(self._limits.pause * 2**retries, _retry_after(error))
+                    pause = max(self._backoff.delay(retries), _retry_after(error))
                     final = isinstance(error, Refused) and error.status not in _TRANSIENT
-                    if final or retries >= self._limits.retries or pause >= self._deadline.left:
+                    if final or retries >= self._retries or pause >= self._deadline.left:
                         raise
                     log.warning("%s; retrying in %g s", error, pause)
                     overloaded = error.status in _OVERLOADED if isinstance(error, Refused) else stalled
