@@ -200,7 +200,7 @@ class Records:
     """Seconds between two writes of a revision's usage: bills need no finer resolution."""
 
     write_interval: float = _setting(1.0, 0.0, 60.0)
-    """Seconds between two writes of a PodAutoscaler's decisions and starts, which only people read."""
+    """Seconds between two writes of a PodAutoscaler's decisions and starts, which are only displayed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What Knodel knows of the world: objects, the `Cluster` protocol, and the clusters that implement it.
+"""Kubernetes objects, the `Cluster` protocol, and the clusters that implement it.
 
-Everything above this package talks to a cluster only through `clusters.base.api.Cluster`.
+All packages above this one use a cluster only through `clusters.base.api.Cluster`.
 """

@@ -1,7 +1,7 @@
 """The histories of idle times of all models, and the plan of keep-alives derived from them.
 
-Histories are in memory only: a new process keeps every model as its policy says (`usual`) until it has enough data. The
-simulator (`loadtests.simulate.fleet`) uses this class too.
+Histories are in memory only: a new process keeps every model for the time of its policy (`usual`) until it has enough
+data. The simulator (`loadtests.simulate.fleet`) uses this class too.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The activator: holds the requests of revisions without capacity, and passes them on as capacity comes.
+"""The activator holds requests of revisions without capacity, and forwards them when there is capacity.
 
-A process of its own (`python -m clusters.embedded.activator`), so that requests outlive the control plane. The control
-plane tells it where each revision's endpoints are, and is told of waiting requests, over one unix socket
+It is a process of its own (`python -m clusters.embedded.activator`), so that requests survive the control plane. The
+control plane sends it the endpoints of each revision and receives the queue depths, over one Unix socket
 (`clusters.embedded.activator.link`).
 """

@@ -1,7 +1,7 @@
-"""The control plane's end of the activator: tells it each revision's endpoints, hears of waiting requests.
+"""The control plane's connection to the activator: it sends each revision's endpoints and receives queue depths.
 
-One connection over a unix socket, in the words of `clusters.embedded.activator.wire`. The link keeps what it was told
-and says it again after every reconnect, so that an activator that was restarted knows all within one round trip.
+It is one connection over a Unix socket, with the messages of `clusters.embedded.activator.wire`. The link remembers all
+targets and sends them again after every reconnect, so a restarted activator has them within one round trip.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ IDLE = Load()
 
 
 class ActivatorLink:
-    """A connection to the activator that comes back by itself; targets given to it are remembered."""
+    """A connection to the activator that reconnects by itself and remembers its targets."""
 
     def __init__(self, socket_path: Path, clock: Clock) -> None:
         self._path = socket_path
@@ -61,25 +61,25 @@ class ActivatorLink:
 
     @property
     def connected(self) -> bool:
-        """Whether loads are live; without connection they are the last ones heard."""
+        """Whether loads are current; without a connection they are the last ones received."""
         return self._connected.is_set()
 
     @property
     def address(self) -> str:
-        """`host:port` where the activator takes requests; empty before the first connection."""
+        """The `host:port` at which the activator accepts requests; empty before the first connection."""
         return self._address
 
     async def wait_connected(self) -> None:
-        """Return once the activator said hello."""
+        """Wait until the activator has answered the handshake."""
         await self._connected.wait()
 
     def load(self, key: Key) -> Load:
-        """The requests of this revision at the activator."""
+        """Return the requests of this revision at the activator."""
         return self._loads.get(key, IDLE)
 
     @property
     def busy(self) -> bool:
-        """Whether the activator has requests, as far as it is known."""
+        """Whether the activator has requests, by the last loads received."""
         return bool(self._loads)
 
     def subscribe(self, callback: Callback) -> None:
@@ -87,25 +87,25 @@ class ActivatorLink:
         self._callbacks.append(callback)
 
     async def refresh(self) -> bool:
-        """Whether `load` is of now: it is pushed, so it is as long as there is a connection."""
+        """Return whether `load` is current. Loads are pushed, so they are current while there is a connection."""
         return self.connected
 
     async def set_target(self, target: Target) -> None:
-        """Put `target` in force; after this no new request goes to an endpoint that it does not name.
+        """Apply `target`. After this, new requests go only to its endpoints.
 
-        Raises Unavailable when the activator does not acknowledge in time; the target is said again on reconnect.
+        Raises Unavailable if the activator does not acknowledge in time; the target is sent again on reconnect.
         """
         if self._wanted.get(target.key) != target or target.key in self._latest:
             self._wanted[target.key] = target
             await self._order(target.key, {"set": target_to_wire(target)})
 
     async def remove_target(self, key: Key) -> None:
-        """Forget a revision: requests that wait for it are answered 503. Raises Unavailable as `set_target` does."""
+        """Remove a revision: requests that wait for it get 503. Raises Unavailable as `set_target` does."""
         self._wanted[key] = None
         await self._order(key, {"remove": list(key)})
 
     async def retain(self, keys: Iterable[Key]) -> None:
-        """Forget every revision but these: for a control plane that came up anew and has heard of all.
+        """Remove all other revisions, after a new control plane has observed all revisions that exist.
 
         Raises Unavailable as `set_target` does, and while there is no connection.
         """
@@ -185,7 +185,7 @@ class ActivatorLink:
             self._writer.write(encode({**words, "id": number}))
 
     def _acknowledged(self, number: int, error: str | None) -> None:
-        """An order in force settles all earlier orders about the same revision too."""
+        """Record an acknowledgement, which covers all earlier messages about the same revision."""
         key = self._pending.get(number)
         if key is None:
             return

@@ -1,7 +1,7 @@
-"""The activator process as the control plane holds it: started once, found again after a crash, restarted when it dies.
+"""The activator process: it is started, adopted after a crash of the control plane, and restarted when it ends.
 
-Its address stays the same while a platform runs, so the gateway's configuration does not have to follow it. The control
-plane holds the listening socket, so requests wait while a successor of a dead activator starts.
+Its address does not change while a platform runs, so the gateway's configuration stays valid. The control plane holds
+the listening socket, so requests wait while a new activator starts.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ActivatorFailed(KnodelError):
 
 
 class ActivatorProcess:
-    """One activator whose files are in `folder`; `token` is its own (`clusters.gateway.token`)."""
+    """An activator with its files in `folder`, and its gateway token (`clusters.gateway.token`)."""
 
     def __init__(self, folder: Path, clock: Clock, token: str | None = None) -> None:
         self._folder = folder
@@ -74,11 +74,11 @@ class ActivatorProcess:
 
     @property
     def identity(self) -> Identity | None:
-        """The process as it was started or adopted last."""
+        """The process that was started or adopted last."""
         return self._identity
 
     async def start(self) -> None:
-        """Adopt the one that a former control plane left, or start one. Raises ActivatorFailed."""
+        """Adopt a running activator of this folder, or start one. Raises ActivatorFailed."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         record = processes.read_record(self._folder / RECORD)
         former = None if record is None else record.identity
@@ -103,7 +103,7 @@ class ActivatorProcess:
             )
 
     async def run(self) -> None:
-        """Keep it running and the link connected, until cancelled; `start` comes first."""
+        """Keep it running and the link connected until cancelled. Call `start` before."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.link.run(), name="activator link")
             group.create_task(self._keep_running(), name="activator process")
@@ -111,7 +111,7 @@ class ActivatorProcess:
                 group.create_task(self._replace(), name="activator upgrade")
 
     async def stop(self, grace: float) -> None:
-        """Let it finish what it holds for `grace` seconds at most, then end it; nothing of it is left."""
+        """Stop it: it has up to `grace` seconds for its requests. Its files are removed."""
         self._stopping = True
         self.close()
         if self._identity is not None:
@@ -120,7 +120,7 @@ class ActivatorProcess:
         remove_files(self._folder / RECORD, self._folder / SOCKET)
 
     def close(self) -> None:
-        """Let the activator go on without this control plane, which gives up its share of the listening socket."""
+        """Close the listening socket of this control plane. The activator continues."""
         for held in (self._listener, self._guard):
             if held is not None:
                 held.close()
@@ -214,7 +214,7 @@ class ActivatorProcess:
         return True
 
     async def _who_answers(self, expected: Identity | None, patience: float) -> Identity | None:
-        """The process that says hello on the control socket in time; None at once when none can."""
+        """Return the process that answers on the control socket within the time, or None."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(patience):
                 while True:
@@ -250,7 +250,7 @@ def code_version() -> str:
 
 
 def _read_address(path: Path) -> tuple[str, int] | None:
-    """The address as it was written in this very folder: a copy of the folder gets one of its own."""
+    """Return the address in the file, unless the folder is a copy, which gets an address of its own."""
     try:
         record = json.loads(path.read_text())
         return (str(record["host"]), int(record["port"])) if record["home"] == folder_id(path.parent) else None

@@ -1,4 +1,4 @@
-"""The activator's own answers: what each fault is to a caller. All errors are `{"error": "…"}`. Pure."""
+"""The activator's own responses to faults. All errors are `{"error": "…"}`. Pure."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ START_RETRY = 5  # s; the order of a model's start
 
 
 class NotOurs(KnodelError):
-    """The request does not say which revision it is for: it did not come through the gateway."""
+    """The request names no revision, so it did not come through the gateway."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A whole answer."""
+    """A complete response."""
 
     status: int
     headers: Headers
@@ -30,12 +30,12 @@ class Answer:
 
 
 def error_body(message: str) -> bytes:
-    """The JSON of an error."""
+    """Return the JSON body of an error."""
     return json.dumps({"error": message}).encode()
 
 
 def answer_to(error: KnodelError) -> Answer:
-    """How the caller learns of `error`."""
+    """Return the response to the caller for `error`."""
     match error:
         case NotOurs():
             return _answer(404, error)

@@ -1,4 +1,4 @@
-"""Why a request is not passed on."""
+"""Errors of requests that cannot be forwarded."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from clusters.base.errors import KnodelError
 
 
 class HoldQueueFull(KnodelError):
-    """As many requests wait already as may."""
+    """The hold queue of the revision is full."""
 
 
 class HoldExpired(KnodelError):
-    """No endpoint had room in time."""
+    """No endpoint had a free slot in time."""
 
 
 class StartFailed(KnodelError):
-    """No replica of the revision can start, as it is now."""
+    """No replica of the revision can start."""
 
 
 class UnknownRevision(KnodelError):
-    """The control plane named no such revision, or took it away."""
+    """The revision is unknown or was removed."""

@@ -1,9 +1,9 @@
-"""Whether an endpoint has its model, asked before the first request goes there, as Knative's activator probes a Pod.
+"""Probe whether an endpoint has its model before its first request, as Knative's activator probes a Pod.
 
-A member of a warm pool takes requests as soon as it is claimed and holds them until its model is loaded. If it died
-then, they would be lost: whether a request that was sent was worked on cannot be known. So requests wait here instead,
-and the wait itself is a request that nobody misses: `GET /v2` on the data port, which such a server holds as any other.
-A server that does not answer `/stats` as ours does (a user's own) is sent requests at once.
+A claimed member of a warm pool accepts requests at once and holds them until its model is loaded. If it crashed then,
+they would be lost, because a request that was sent may have been executed. So requests wait here instead. The probe is
+a request that may be lost: `GET /v2` on the data port, which such a server holds as any other. A server without our
+`/stats` (a user's own) gets requests at once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NOT_READY = 503  # of a server whose load failed, or did not end in time
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """What a probe found. `fault`: why no request may go there, empty when one may. `waited`: for the model's load.
+    """The result of a probe. `fault` is why the endpoint cannot have requests, or empty. `waited`: it had to load.
 
     `startup`: the server's measurement, None where there is none yet.
     """
@@ -33,7 +33,7 @@ class Probed:
 
 
 async def probe(endpoint: Endpoint, pool: ConnectionPool, clock: Clock) -> Probed:
-    """Return once the endpoint has its model, or is known to get none. Raises nothing."""
+    """Wait until the endpoint has its model or has failed. Raises nothing."""
     startup = await startup_of(endpoint, pool, clock)
     if startup is None or not startup.loading:
         return Probed(startup=startup)
@@ -41,7 +41,7 @@ async def probe(endpoint: Endpoint, pool: ConnectionPool, clock: Clock) -> Probe
 
 
 async def _await_load(endpoint: Endpoint, pool: ConnectionPool) -> str:
-    """Why it has no model; empty when it has one. Takes as long as the server holds the question."""
+    """Return why it has no model, or an empty string. It takes as long as the server holds the request."""
     address = (endpoint.host, endpoint.port)
     try:
         connection = await pool.take(address)
