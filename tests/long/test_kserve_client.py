@@ -24,7 +24,7 @@ def test_kserves_clients_understand_each_answer(tmp_path: Path) -> None:
     said = json.loads(done.stdout.splitlines()[-1])
     http, grpc = said["http"], said["grpc"]
 
-    assert "needs input 'x'" in http.pop("refused")
+    assert "missing input 'x'" in http.pop("refused")
     assert http == {
         "live": True, "ready": True, "model ready": True, "another model ready": False, "JSON": DOUBLED,
         "bytes": DOUBLED, "id": "seven", "model": "double",
