@@ -1,7 +1,7 @@
-"""Bad input by surface, and the answer that a trusted system gives to it. Data.
+"""The catalogue of bad input: for each surface, the kinds of bad input and the required response.
 
-A test that proves a row, wherever it stands, carries `@pytest.mark.bad_input("KEY")` with the row's key, and
-`tests.doors.table` runs them all and writes `docs/evidence/bad-input.md`. A row that nothing here can prove says why.
+A test that covers a row carries `@pytest.mark.bad_input("KEY")` with the row's key. `tests.doors.table` runs these tests
+and writes `docs/evidence/bad-input.md`. A row that cannot be tested here has a `reason`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One kind of bad input at one surface."""
+    """One kind of bad input at one surface.
+
+    `learned_from` lists advisories and projects in which this input caused a fault.
+    """
 
     key: str
     given: str
@@ -22,7 +25,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Surface:
-    """Where input comes in, and through which doors."""
+    """A surface that accepts input, and its entry points."""
 
     name: str
     doors: str
@@ -31,57 +34,57 @@ class Surface:
 
 EVENTS = Surface(
     "Event webhook",
-    "`POST /events` of the embedded platform and of `serving/platform/webhook_main.py`; structured, binary and batch; "
-    "foreign senders",
+    "`POST /events` of the embedded platform and of `serving/platform/webhook_main.py`; structured, binary and batch "
+    "mode; webhooks of other services",
     (
         Row(
             "event-missing",
             "missing `id`, `source`, `type`, `specversion`",
-            "400, all faults at once",
-            "cloudevents 2.2.0 invents an id",
+            "400 that lists all faults",
+            "cloudevents 2.2.0 generates a missing id",
         ),
         Row(
             "event-unreadable",
-            "no JSON, an array, bad UTF-8, a bad `time`, 100 000 brackets",
+            "not JSON, an array, invalid UTF-8, an invalid `time`, 100 000 nested brackets",
             "400, never 500",
-            "five exception classes of the SDK",
+            "the SDK raises five classes of exceptions",
         ),
         Row(
             "event-ambiguous",
-            "keys twice, `NaN`, bad `data_base64`, data that are not of their type",
+            "duplicate keys, `NaN`, invalid `data_base64`, data that do not match `datacontenttype`",
             "400",
             "parser differentials",
         ),
         Row(
             "event-attributes",
-            "`%0d%0a` in an id, an id of 1 MB, a source that is no URI, upper-case extensions",
+            "`%0d%0a` in an id, an id of 1 MB, a source that is not a URI, upper-case extension names",
             "400; escaped in logs",
         ),
         Row(
             "event-protocol",
-            "other methods, other formats, specversion 9, batches that are none",
+            "other methods, other formats, specversion 9, invalid batches",
             "405 with Allow, 415, 400, 413",
         ),
         Row(
             "event-size",
-            "more than 1 MiB, with and without a length; more than all bodies together may have",
-            "413 before it is read; 429",
+            "more than 1 MiB, with and without Content-Length; more than the limit of all bodies together",
+            "413 before the body is read; 429",
         ),
         Row(
             "event-signature",
-            "no, short, wrong, other algorithm's signature; stale; `.` in an id; copies of a header",
-            "401 in constant time, nothing decoded",
+            "a missing, short or wrong signature, another algorithm, an old timestamp, `.` in an id, duplicate headers",
+            "401 in constant time, before the body is decoded",
             "ADA-23-2, -3, -11",
         ),
-        Row("event-token", "unsigned, expired, other audience, issuer or key", "401"),
+        Row("event-token", "a token that is unsigned or expired, or has another audience, issuer or key", "401"),
         Row(
             "event-address",
             "`http://169.254.169.254`, `file:///etc/passwd`, `localhost.evil`, `#`/`?`/`..` tricks, decimal addresses",
-            "403: only configured prefixes",
+            "403: only allowed prefixes are accepted",
             "CVE-2023-43654, CVE-2024-35198, CVE-2025-54381, CVE-2024-1483",
         ),
-        Row("event-tenant", "a known sender speaks of another tenant's model", "403"),
-        Row("event-meaning", "a change that is none: bad name, address, digest, version", "400"),
+        Row("event-tenant", "an event of an authenticated sender about another tenant's model", "403"),
+        Row("event-meaning", "a model event with an invalid name, URI, digest or version", "400"),
     ),
 )
 INFERENCE = Surface(
@@ -90,15 +93,15 @@ INFERENCE = Surface(
     (
         Row(
             "infer-malformed",
-            "empty, cut off, deep, 5 000-digit, lone surrogate, `NaN`, keys twice, no UTF-8",
-            "400 in the protocol's error form",
-            "plain Starlette answers 500",
+            "empty, truncated or deeply nested JSON, 5 000 digits, a lone surrogate, `NaN`, duplicate keys, invalid UTF-8",
+            "400 in the protocol's error format",
+            "plain Starlette returns 500",
         ),
         Row(
             "infer-tensors",
-            "shape × type is not the length, negative and overflowing shapes, unknown types, names twice,"
-            " sizes that lie, texts for numbers",
-            "400 before anything is allocated",
+            "data that do not match shape and type, negative and overflowing shapes, unknown types, duplicate names,"
+            " false sizes, strings in place of numbers",
+            "400 before memory is allocated",
             "CVE-2025-23310, CVE-2025-23327",
         ),
         Row(
@@ -109,34 +112,39 @@ INFERENCE = Surface(
         ),
         Row(
             "infer-pickle",
-            "pickles and other serialised objects, in bodies and headers",
-            "415; nothing unpickles",
+            "pickles and other serialized objects, in bodies and headers",
+            "415; nothing is unpickled",
             "CVE-2024-2912, CVE-2025-27520, CVE-2025-32444",
         ),
         Row(
             "infer-forms",
-            "multipart without end, a million parts, boundaries of dashes",
-            "415 before it is read",
+            "endless multipart bodies, a million parts, boundaries of dashes",
+            "415 before the body is read",
             "CVE-2023-30798, CVE-2024-47874, CVE-2024-9056",
         ),
-        Row("infer-ranges", "thousands of ranges", "no effect; no file is served", "CVE-2025-62727"),
-        Row("infer-names", "`../x`, `%2e%2e`, NUL, look-alikes, 10 kB", "404 or 400", "CVE-2025-23316, CVE-2026-47487"),
+        Row("infer-ranges", "thousands of byte ranges", "no effect: no files are served", "CVE-2025-62727"),
+        Row(
+            "infer-names",
+            "model names with `../x`, `%2e%2e`, NUL, similar Unicode letters, 10 kB",
+            "404 or 400",
+            "CVE-2025-23316, CVE-2026-47487",
+        ),
         Row(
             "infer-leaks",
-            "whatever makes a model or the server fail",
-            "an opaque id, details in the log",
+            "input that makes a model or the server fail",
+            "500 with an opaque id; details only in the log",
             "CVE-2025-23320",
         ),
         Row(
             "infer-size",
-            "too large, compressed bombs, too many numbers",
+            "too large bodies, compression bombs, too many numbers",
             "413",
-            "memory of default servers grew by 500 MiB",
+            "servers with defaults grew by 500 MiB",
         ),
         Row(
             "infer-grpc",
-            "the same through gRPC: raw and typed contents that lie, broken messages, compression",
-            "INVALID_ARGUMENT and the like",
+            "the same over gRPC: wrong raw and typed contents, malformed messages, compression",
+            "INVALID_ARGUMENT or the matching code",
         ),
     ),
 )
@@ -146,74 +154,82 @@ FRAMING = Surface(
     (
         Row(
             "framing-ambiguous",
-            "length and chunks, two lengths, bad chunks, folded headers, no or two Hosts, absolute targets",
-            "400 and the end of the connection",
+            "Content-Length with chunks, two lengths, invalid chunks, folded headers, no or two Host headers, absolute targets",
+            "400, and the connection is closed",
             "CVE-2025-43859, CVE-2024-1135",
         ),
-        Row("framing-heads", "heads of 200 kB, hundreds of headers, heads that drip", "431; 408"),
-        Row("framing-internal", "headers of ours from a client", "taken away at the edge"),
-        Row("framing-connection", "`Connection` names headers that are not the hop's", "they stay"),
+        Row("framing-heads", "headers of 200 kB, hundreds of headers, headers sent byte by byte", "431; 408"),
+        Row("framing-internal", "internal headers sent by a client", "removed by the gateway"),
+        Row("framing-connection", "a `Connection` header that lists end-to-end headers", "these headers are kept"),
         Row(
             "framing-http2",
-            "streams without end, rapid reset",
-            "a bound on streams; others are answered",
+            "endless streams, rapid reset",
+            "the number of streams is limited; other clients are served",
             "CVE-2023-44487",
         ),
     ),
 )
 MANAGEMENT = Surface(
     "Management",
-    "control API, also as API server for kubectl; data ports",
+    "control API, including its Kubernetes API for kubectl; data ports",
     (
-        Row("manage-stranger", "every verb without the token", "401, nothing told", "CVE-2023-48022"),
+        Row("manage-stranger", "every request without the token", "401 without details", "CVE-2023-48022"),
         Row(
             "manage-browser",
-            "foreign Origin, DNS rebinding, DELETE by a page",
+            "another Origin, DNS rebinding, DELETE from a web page",
             "403 on every method",
             "CVE-2025-62593, CVE-2026-27482",
         ),
         Row("manage-data-port", "load, unload and settings on the data port", "404", "CVE-2023-31036, CVE-2026-24207"),
-        Row("manage-bodies", "bodies that parsers disagree about, without end, of other types", "400, 413, 415"),
-        Row("manage-patches", "patches that are none, that copy into themselves, of other objects", "400, 422"),
+        Row("manage-bodies", "ambiguous or endless bodies, other content types", "400, 413, 415"),
+        Row(
+            "manage-patches",
+            "invalid patches, patches that copy a value into itself, patches of other objects",
+            "400, 422",
+        ),
         Row(
             "manage-queries",
-            "selectors, versions, dry runs and times that are none, or as long as a head",
+            "invalid or very long selectors, versions, dry-run values and times",
             "400 or 422 at once",
         ),
-        Row("manage-names", "names and paths that lead elsewhere", "404, 422"),
+        Row("manage-names", "names and paths that traverse to other resources", "404, 422"),
     ),
 )
 ARTIFACTS = Surface(
     "Model artifacts",
-    "every store (file, http, s3, gs, hf, oci, pvc), archives, every engine",
+    "every kind of storage (file, http, s3, gs, hf, oci, pvc), archives, every engine",
     (
-        Row("artifact-code", "pickle, joblib, Python", "refused unless the namespace allows code"),
+        Row("artifact-code", "pickle, joblib, Python", "rejected unless the namespace allows code"),
         Row(
             "artifact-unsafe",
-            'what "safe" loaders let through',
-            "types vetted; never a fall back to pickle",
+            'types that "safe" loaders accept',
+            "types are checked against a list; no fallback to pickle",
             "CVE-2025-32434, CVE-2025-54412, CVE-2025-54886",
         ),
         Row(
             "artifact-onnx",
-            "external data outside of the folder, through links, in attributes",
-            "refused",
+            "external data outside of the folder, through links or in attributes",
+            "rejected",
             "CVE-2024-27318, CVE-2025-51480",
         ),
         Row(
             "artifact-headers",
-            "headers that lie about lengths and places",
-            "refused before allocation",
-            "attacks on safetensors; that format itself is refused as unknown",
+            "headers with false lengths and offsets",
+            "rejected before memory is allocated",
+            "attacks on safetensors, a format that Knodel does not load",
         ),
         Row(
             "artifact-archives",
-            "`..`, absolute, links, devices, bombs, 10⁶ entries, names twice",
-            "the whole archive is refused, nothing is left",
+            "`..`, absolute paths, links, devices, decompression bombs, 10⁶ entries, duplicate names",
+            "the whole archive is rejected and its files are removed",
             "CVE-2025-4517, CVE-2025-15031, CVE-2026-109156",
         ),
-        Row("artifact-changed", "cut off, changed, other digest, replaced while it loads", "refused with both digests"),
-        Row("artifact-addresses", "private addresses, redirects to them, answers without end", "refused"),
+        Row(
+            "artifact-changed",
+            "truncated, changed, another digest, replaced during the load",
+            "rejected with both digests",
+        ),
+        Row("artifact-addresses", "private addresses, redirects to them, endless responses", "rejected"),
     ),
 )
 OBJECTS = Surface(
@@ -223,20 +239,24 @@ OBJECTS = Surface(
         Row(
             "object-model",
             "replicas −1, `NaN`, 10⁹; min > max; traffic ≠ 100; unknown fields; long names",
-            "refused at admission with the field's path",
+            "rejected at admission with the field's path",
         ),
         Row(
             "object-others",
-            "the same of WarmPools, EventSources, ModelEvents, Secrets, Namespaces",
-            "refused at admission with the field's path",
+            "the same for WarmPools, EventSources, ModelEvents, Secrets, Namespaces",
+            "rejected at admission with the field's path",
         ),
-        Row("object-knative", "hostPath, privileged, host namespaces in a pod template", "refused as Knative does"),
+        Row("object-knative", "hostPath, privileged, host namespaces in a Pod template", "rejected, as by Knative"),
         Row(
             "object-metadata",
-            "annotations of 1 MB, labels that are none, owners that are none",
-            "refused at admission with the field's path",
+            "annotations of 1 MB, invalid labels, invalid owner references",
+            "rejected at admission with the field's path",
         ),
-        Row("object-references", "a revision, namespace or secret of others", "refused, or a condition that says so"),
+        Row(
+            "object-references",
+            "a reference to another's revision, namespace or secret",
+            "rejected, or reported in a condition",
+        ),
     ),
 )
 SCRAPES = Surface(
@@ -245,33 +265,43 @@ SCRAPES = Surface(
     (
         Row(
             "scrape-size",
-            "pages without end, drips, silence",
-            "deadline and cap; others are not late",
+            "endless pages, pages sent byte by byte, no response",
+            "limited time and size; other scrapes are not delayed",
             "CVE-2023-48713",
         ),
-        Row("scrape-values", "`NaN`, infinities, negative, 10³⁰⁸, texts, stale times", "rejected and counted"),
-        Row("scrape-lies", "a replica that claims more than it can hold", "cut to what it can"),
+        Row(
+            "scrape-values", "`NaN`, infinities, negative numbers, 10³⁰⁸, text, old timestamps", "rejected and counted"
+        ),
+        Row(
+            "scrape-lies", "a replica that reports more work than its concurrency allows", "limited to that concurrency"
+        ),
     ),
 )
 COMMAND = Surface(
     "Command and files",
-    "`-f`, options, settings file, variables, answers of servers",
+    "`-f`, options, settings file, environment variables, responses of servers",
     (
         Row(
             "command-yaml",
-            "tags, bombs of anchors, keys twice, dates, 3 MB",
-            "one line with file and place; exit 2",
+            "YAML with tags, anchor bombs, duplicate keys, dates, 3 MB",
+            "one line with file and line number; exit code 2",
             "CVE-2026-24123",
         ),
         Row(
             "command-options",
-            "shell characters, names like options, `..`, control characters",
-            "one line with the field; exit 2; no shell anywhere",
+            "shell characters, names that look like options, `..`, control characters",
+            "one line with the field; exit code 2; no shell is used",
             "CVE-2026-35043, ADA-23-7",
         ),
-        Row("command-files", "no text, absent, a folder, a pipe, too large", "one line; exit 2"),
-        Row("command-settings", "unknown keys and variables, values out of bounds", "one line with the key"),
-        Row("command-servers", "escape codes, HTML, no JSON, without end", "one line, escaped"),
+        Row(
+            "command-files", "a file that is not text, missing, a folder, a pipe or too large", "one line; exit code 2"
+        ),
+        Row("command-settings", "unknown keys and variables, values out of range", "one line with the key"),
+        Row(
+            "command-servers",
+            "responses with escape codes, HTML or invalid JSON, endless responses",
+            "one line, escaped",
+        ),
     ),
 )
 SURFACES = (EVENTS, INFERENCE, FRAMING, MANAGEMENT, ARTIFACTS, OBJECTS, SCRAPES, COMMAND)

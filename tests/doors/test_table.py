@@ -1,4 +1,4 @@
-"""The catalogue and the tests that say they prove its rows belong together."""
+"""Every row of the catalogue has tests, and every mark names a row."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.doors.table import MARK, PAGE, Found, make_page, marked_files
 
 
 def marked() -> Iterator[str]:
-    """The rows that marks in the tests name."""
+    """Return the keys of the rows in the marks of all tests."""
     for path in marked_files():
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == MARK:
@@ -40,4 +40,4 @@ def test_a_row_is_green_by_what_passed_and_red_by_one_that_fails() -> None:
     good = Found(Counter(passed=2), {"tests/a/test_b.py"})
     assert "✓ 2 tests in `a/test_b.py`" in make_page({key: good})
     assert "✗ a test fails" in make_page({key: Found(Counter(passed=2, failed=1))})
-    assert "✗ not proven" in make_page({})
+    assert "✗ no test" in make_page({})
