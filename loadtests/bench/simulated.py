@@ -1,4 +1,4 @@
-"""What is simulated, as figures: the same numbers on every machine."""
+"""Figures of the simulations. They are the same on every machine."""
 
 from __future__ import annotations
 
@@ -8,29 +8,28 @@ from collections.abc import Iterator
 from loadtests.bench.figure import Figure
 from loadtests.judge.__main__ import cases
 from loadtests.judge.simulation import Simulation
-from loadtests.simulate.bars import BARS, figures
-from loadtests.simulate.fleet import BAR, HOUR, STREAMS
-from loadtests.simulate.fleet_arrivals import Traffic, make_arrivals
-from loadtests.simulate.fleet_comparison import compare
-from loadtests.simulate.fleet_policies import Planned
-from loadtests.simulate.fleet_run import Times
+from loadtests.simulate.fleet.arrivals import Traffic, make_arrivals
+from loadtests.simulate.fleet.comparison import HOUR, MOST_RATIO, STREAMS, compare
+from loadtests.simulate.fleet.policies import PlannedKeepAlive
+from loadtests.simulate.fleet.simulation import FleetTimes
 from loadtests.simulate.options import STARTS
-from loadtests.simulate.policies import POLICIES, Terms
+from loadtests.simulate.policies import POLICIES, PolicyOptions
+from loadtests.simulate.report import REQUIREMENTS, figures
 from loadtests.simulate.trace import SHIPPED, Trace, open_trace
 from loadtests.simulate.workload import workload_of
 
 COMPARED = {"knodel": "Knodel", "knative": "Knative's rule", "best": "best possible from zero"}
-"""Policies, as they are called beside each other."""
-TERMS = Terms({}, 0, 3.0)
-"""No wish, no warm pool: the defaults of `loadtests.simulate`."""
+"""Policies, and their labels on the page."""
+DEFAULTS = PolicyOptions({}, 0, 3.0)
+"""The defaults of `loadtests.simulate`: no overrides, no warm pool."""
 FLEET, USUAL, MEMBERS, HOURS, SEEDS = 200, 60.0, 50, 6.0, range(1, 6)
-"""Models, s of the keep-alive that sets the budget, members at most, hours and seeds: the defaults of the fleet."""
+"""Number of models, keep-alive of the budget in seconds, maximum pool size, hours and seeds: the fleet's defaults."""
 ROLLOUTS, SEED = 10_000, 1
-"""Of each case of the judge."""
+"""Number of rollouts of each case, and their seed."""
 
 
 def simulate() -> Iterator[Figure]:
-    """Both traces, with starts of seconds, half a minute and two minutes."""
+    """Yield the figures of both traces, with all start times."""
     for name in SHIPPED:
         trace = open_trace(name)
         for start in STARTS:
@@ -39,28 +38,28 @@ def simulate() -> Iterator[Figure]:
 
 def _trace(trace: Trace, start: float) -> Iterator[Figure]:
     workload = workload_of(trace, start)
-    found = {policy: POLICIES[policy](workload, TERMS) for policy in COMPARED}
+    found = {policy: POLICIES[policy](workload, DEFAULTS) for policy in COMPARED}
     title = f"{trace.name}, ready after {start:g} s"
     for policy, label in COMPARED.items():
-        yield Figure(f"{title}: {label}, wait at most 1 s", 100 * found[policy].soon, "%")
+        yield Figure(f"{title}: {label}, wait at most 1 s", 100 * found[policy].immediate, "%")
         yield Figure(f"{title}: {label}, replica-hours", found[policy].hours, "h")
-    bar = BARS.get((trace.name, start))
-    for figure in figures(bar, found) if bar is not None else ():
+    required = REQUIREMENTS.get((trace.name, start))
+    for figure in figures(required, found) if required is not None else ():
         yield Figure(f"{title} · {figure.what}", figure.value, figure.unit, figure.aim, figure.least)
 
 
 def fleet() -> Iterator[Figure]:
-    """Added waits of the pool's policy, times those of a fixed keep-alive that costs as much."""
-    times = Times()
+    """Yield the added waits of the pool policy, as multiples of those of a fixed keep-alive of the same cost."""
+    times = FleetTimes()
     for stream, variation in STREAMS.items():
         ratios, pooled = [], []
         for seed in SEEDS:
             arrivals = make_arrivals(Traffic(models=FLEET, variation=variation), HOURS, seed)
-            found = compare(arrivals, times, Planned(FLEET, times, USUAL, MEMBERS))
+            found = compare(arrivals, times, PlannedKeepAlive(FLEET, times, USUAL, MEMBERS))
             ratios.append(found.ratio)
             if found.with_pool is not None:
                 pooled.append(found.ours.mean_wait / found.with_pool[1].mean_wait)
-            yield Figure(f"{stream}, seed {seed}, added wait to a fixed keep-alive's", found.ratio, "x", BAR)
+            yield Figure(f"{stream}, seed {seed}, added wait to a fixed keep-alive's", found.ratio, "x", MOST_RATIO)
             yield Figure(f"{stream}, seed {seed}, pod-hours", found.ours.bill / HOUR, "h")
         yield Figure(
             f"{stream}, mean of {len(SEEDS)} seeds, added wait to a fixed keep-alive's", statistics.fmean(ratios), "x"
@@ -72,7 +71,7 @@ def fleet() -> Iterator[Figure]:
 
 
 def judge() -> Iterator[Figure]:
-    """Shares of the rollouts that end wrongly."""
+    """Yield the shares of rollouts with a wrong result."""
     for case in cases():
         found = Simulation(case.world, case.rollout, case.rate, ROLLOUTS, SEED, case.attacks).run(case.longest)
         otherwise = ", too little traffic promotes" if case.rollout.on_insufficient_traffic == "promote" else ""

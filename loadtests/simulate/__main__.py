@@ -1,4 +1,4 @@
-"""Simulate traces under Knodel's decider, Knative's rule and two policies that know the future.
+"""Simulate recorded traces with Knodel's decider, Knative's rule and two policies that know all arrivals in advance.
 
 Run with `python -m loadtests.simulate`.
 """
@@ -11,18 +11,17 @@ import time
 from collections.abc import Sequence
 
 from clusters.base.errors import KnodelError
-from loadtests.simulate.bars import BARS, figures
-from loadtests.simulate.options import is_plain, parse
+from loadtests.simulate.options import is_default, parse
 from loadtests.simulate.outcome import Outcome
 from loadtests.simulate.plots import picture
-from loadtests.simulate.policies import POLICIES, Terms
-from loadtests.simulate.table import HEAD, LEGEND, row, title
+from loadtests.simulate.policies import POLICIES, PolicyOptions
+from loadtests.simulate.report import HEAD, LEGEND, REQUIREMENTS, figures, row, title
 from loadtests.simulate.trace import Trace, open_trace
 from loadtests.simulate.workload import Workload, workload_of
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print waits and costs. Exit code 1 when a bar is missed, 2 for an invalid trace or policy field."""
+    """Print waits and costs. The exit code is 1 if a requirement is missed, 2 if a trace or policy field is invalid."""
     options = parse(arguments, main.__doc__)
     try:
         traces = [_prepared(open_trace(name), options) for name in options.trace]
@@ -40,17 +39,17 @@ def _prepared(trace: Trace, options: argparse.Namespace) -> Trace:
 
 
 def _compare(trace: Trace, start: float, options: argparse.Namespace) -> bool:
-    """Simulate one workload under all policies; return whether a bar is missed."""
+    """Simulate one workload under all policies; return whether a requirement is missed."""
     workload = workload_of(trace, start, slots=options.slots, spread=options.spread, seed=options.seed)
     began = time.perf_counter()
-    terms = Terms(dict(options.wishes), options.pool, options.claim)
+    terms = PolicyOptions(dict(options.overrides), options.pool, options.claim)
     print(title(workload, _notes(options)), HEAD, sep="\n")
     outcomes = {}
     for name in options.policy:
         outcomes[name] = POLICIES[name](workload, terms)
         print(row(outcomes[name], options.price), flush=True)
-    bar = BARS.get((workload.name, start)) if is_plain(options) else None
-    found = list(figures(bar, outcomes)) if bar is not None else []
+    required = REQUIREMENTS.get((workload.name, start)) if is_default(options) else None
+    found = list(figures(required, outcomes)) if required is not None else []
     for figure in found:
         print(f"  {figure}")
     if options.plots is not None:
@@ -60,14 +59,14 @@ def _compare(trace: Trace, start: float, options: argparse.Namespace) -> bool:
 
 
 def _notes(options: argparse.Namespace) -> str:
-    said = {
+    notes = {
         f"{options.faster:g} times as fast": options.faster != 1.0,
-        f"times spread by {options.spread:g}": options.spread,
+        f"variation of times {options.spread:g}": options.spread,
         "bursts shuffled": options.shuffle,
-        f"a pool of {options.pool}, {options.claim:g} s a claim": options.pool,
-        " ".join(f"{name}={value}" for name, value in options.wishes): options.wishes,
+        f"a pool of {options.pool}, {options.claim:g} s per claim": options.pool,
+        " ".join(f"{name}={value}" for name, value in options.overrides): options.overrides,
     }
-    return "".join(f", {note}" for note, holds in said.items() if holds)
+    return "".join(f", {note}" for note, applies in notes.items() if applies)
 
 
 def _plot(workload: Workload, outcomes: dict[str, Outcome], options: argparse.Namespace) -> None:

@@ -9,14 +9,14 @@ from html import escape
 
 Point = tuple[float, float]
 LEFT, RIGHT, TOP, BOTTOM = 60, 20, 30, 40
-"""Pixels around the lines."""
+"""Margins in pixels."""
 GRID, INK = "#d8dde3", "#333a44"
 FEWEST_TICKS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Points from left to right, joined straight, or in steps where `steps`."""
+    """Points from left to right, joined by straight lines, or by steps if `steps` is set."""
 
     label: str
     colour: str
@@ -26,7 +26,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Lines over axes from `least_x` (0, or on a logarithmic axis more) and 0 to the largest values."""
+    """Lines in one panel. The x axis begins at `least_x` (above 0 if `logarithmic`), the y axis at 0."""
 
     title: str
     x: str
@@ -36,7 +36,7 @@ class Chart:
     most_y: float | None = None
 
     def svg(self, top: float, width: float, height: float) -> Iterator[str]:
-        """The elements, `top` pixels down."""
+        """Yield the SVG elements of the panel, placed `top` pixels below the top of the image."""
         inner_width, inner_height = width - LEFT - RIGHT, height - TOP - BOTTOM
         most_x = max((x for line in self.lines for x, _ in line.points), default=1.0)
         most_x = max(most_x, 10 * self.least_x, 1e-9)
@@ -67,7 +67,7 @@ class Chart:
 
 
 def ticks(most: float) -> list[float]:
-    """Round numbers from 0 to `most`, four to nine of them."""
+    """Return four to nine round numbers from 0 to `most`."""
     step = 10.0 ** math.floor(math.log10(most))
     for smaller in (1.0, 2.0, 5.0, 10.0):
         if most / (step / smaller) >= FEWEST_TICKS:
@@ -77,13 +77,13 @@ def ticks(most: float) -> list[float]:
 
 
 def decades(least: float, most: float) -> list[float]:
-    """Powers of ten from `least` to `most`."""
+    """Return the powers of ten from `least` to `most`."""
     first, last = math.ceil(math.log10(least) - 1e-9), math.floor(math.log10(most) + 1e-9)
     return [10.0**power for power in range(first, last + 1)]
 
 
 def _path(points: Sequence[Point], steps: bool) -> str:
-    """A path's commands; in steps, only where the value changes and at the end."""
+    """Return the commands of an SVG path. With `steps`, add a command only where the value changes and at the end."""
     texts: list[str] = []
     before = drawn = math.nan
     for x, y in points:

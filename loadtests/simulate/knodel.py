@@ -18,7 +18,7 @@ from autoscaler.reconciler.spec import make_revision_spec
 from autoscaler.scaling.multi_scaler import MultiScaler
 from autoscaler.types import CLASS, MAX_REPLICAS, POLICY_ANNOTATION, Policy
 from clusters.base.objects import ANNOTATION_CLASS, Key
-from loadtests.simulate.scaler import Seen
+from loadtests.simulate.scaler import RevisionState
 
 KEY = Key("default", "simulated")
 LAUNCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -31,67 +31,70 @@ class _AtActivator:
 
 
 class Knodel:
-    """One revision. `wishes` are fields of a Model's scaling policy with other values than their defaults."""
+    """One revision. `overrides` sets fields of the Model's scaling policy that differ from their defaults."""
 
     def __init__(
-        self, slots: int, wishes: Mapping[str, Any] | None = None, settings: AutoscalerSettings | None = None
+        self, slots: int, overrides: Mapping[str, Any] | None = None, settings: AutoscalerSettings | None = None
     ) -> None:
-        """Create the revision. Raises InvalidPolicy that names every invalid field."""
+        """Create the revision. Raises InvalidPolicy with all invalid fields."""
         settings = settings or AutoscalerSettings()
         self.tick = settings.sampling.tick
         self._load = _AtActivator()
         self._scaler = MultiScaler(settings, lambda key: self._load)
-        self._scaler.set_spec(KEY, _columns(slots, wishes or {}, settings))
-        self._last = Seen(0.0, 0, 0, 0, 0)
+        self._scaler.set_spec(KEY, _columns(slots, overrides or {}, settings))
+        self._last = RevisionState(0.0, 0, 0, 0, 0)
 
-    def look(self, seen: Seen) -> int:
-        """Do the work of one tick: read the replicas, then decide."""
-        self._count(seen)
-        if seen.ready and seen.now > self._last.now:
-            self._scaler.observe({KEY: self._reading(seen)}, [KEY], seen.now)
-        self._last = seen
-        return self._decide(seen)
+    def decide_at_tick(self, state: RevisionState) -> int:
+        """Run one tick: read the replicas, then decide."""
+        self._count(state)
+        if state.ready and state.now > self._last.now:
+            self._scaler.observe({KEY: self._reading(state)}, [KEY], state.now)
+        self._last = state
+        return self._decide(state)
 
-    def wake(self, seen: Seen) -> int:
+    def decide_on_queue_change(self, state: RevisionState) -> int:
         """Decide at once."""
-        self._count(seen)
-        return self._decide(seen)
+        self._count(state)
+        return self._decide(state)
 
-    def counted(self, seen: Seen) -> None:
+    def observe_replicas(self, state: RevisionState) -> None:
         """Update the replicas, as the reconciler does when the Deployment's status changes."""
-        self._count(seen)
+        self._count(state)
 
-    def started(self, seconds: float) -> None:
+    def record_start(self, seconds: float) -> None:
         """Record a measured cold start."""
         self._scaler.record_start(KEY, seconds)
 
-    def _count(self, seen: Seen) -> None:
-        self._load.queued, self._load.active = seen.queued, seen.in_flight
-        self._scaler.set_replicas(KEY, seen.current, seen.ready, seen.now)
+    def _count(self, state: RevisionState) -> None:
+        self._load.queued, self._load.active = state.queued, state.in_flight
+        self._scaler.set_replicas(KEY, state.current, state.ready, state.now)
 
-    def _decide(self, seen: Seen) -> int:
-        self._scaler.decide([KEY], seen.now)
+    def _decide(self, state: RevisionState) -> int:
+        self._scaler.decide([KEY], state.now)
         desired = self._scaler.desired(KEY)
-        return desired if desired or not seen.in_flight else max(1, seen.current)  # the last check before zero
+        # Keep the replicas of running requests, like the last check before scale to zero.
+        return desired if desired or not state.in_flight else max(1, state.current)
 
-    def _reading(self, seen: Seen) -> RevisionReading:
+    def _reading(self, state: RevisionState) -> RevisionReading:
         """Return the reading since the last tick, as the collector would derive it from the replicas' totals."""
-        served = max(0.0, seen.busy_seconds - self._last.busy_seconds)
-        answered = seen.answered - self._last.answered
+        served = max(0.0, state.busy_seconds - self._last.busy_seconds)
+        answered = state.answered - self._last.answered
         return RevisionReading(
-            work=served / (seen.now - self._last.now),
+            work=served / (state.now - self._last.now),
             missing=0.0,
             served=served,
             requests=float(answered),
-            busy=seen.in_flight > 0 or answered > 0,
+            busy=state.in_flight > 0 or answered > 0,
             complete=True,
         )
 
 
-def _columns(slots: int, wishes: Mapping[str, Any], settings: AutoscalerSettings) -> Mapping[str, float | int | bool]:
+def _columns(
+    slots: int, overrides: Mapping[str, Any], settings: AutoscalerSettings
+) -> Mapping[str, float | int | bool]:
     """Return the row of a PodAutoscaler with these fields that was ready once, with the maximum number of replicas."""
-    said = {"maxReplicas": MAX_REPLICAS, "scaleTarget": slots, **wishes}
-    annotations = {ANNOTATION_CLASS: CLASS, POLICY_ANNOTATION: json.dumps(said)}
+    policy = {"maxReplicas": MAX_REPLICAS, "scaleTarget": slots, **overrides}
+    annotations = {ANNOTATION_CLASS: CLASS, POLICY_ANNOTATION: json.dumps(policy)}
     pod_autoscaler = {
         "metadata": {"name": KEY.name, "namespace": KEY.namespace, "annotations": annotations},
         "spec": {},

@@ -1,4 +1,4 @@
-"""The options of `python -m loadtests.simulate`."""
+"""Command-line options of `python -m loadtests.simulate`."""
 
 from __future__ import annotations
 
@@ -12,33 +12,45 @@ from loadtests.simulate.policies import POLICIES
 from loadtests.simulate.trace import SHIPPED
 
 STARTS = (2.5, 30.0, 120.0)
-"""Seconds: a small model out of memory, a large one from a local disk, a large one from afar."""
+"""Start times in seconds: a small cached model, a large model on a local disk, a large remote model."""
 
 
 def parse(arguments: Sequence[str] | None, about: str | None) -> argparse.Namespace:
-    """The options, each within its range; exits with code 2 where one is not."""
+    """Parse and check the options. Exits with code 2 if one is invalid."""
     parser = argparse.ArgumentParser(prog="python -m loadtests.simulate", description=about)
     add = parser.add_argument
-    add("--trace", action="append", metavar="NAME|FILE", help=f"{', '.join(SHIPPED)} or a CSV file; all shipped ones")
-    add("--start", action="append", type=_positive, metavar="S", help="seconds until a replica is ready; 2.5, 30, 120")
-    add("--policy", action="append", choices=list(POLICIES), help="all")
-    add("--slots", type=_whole, metavar="N", help="requests at once on a replica; code 4, others 8")
-    add("--faster", type=_positive, default=1.0, metavar="X", help="so many times the requests a second [%(default)g]")
-    add("--spread", type=_share, default=0.0, metavar="CV", help="variation of service and start times [%(default)g]")
-    add("--shuffle", action="store_true", help="bursts and pauses in random order")
-    add("--seed", type=int, default=1, metavar="N", help="of all that is random [%(default)s]")
-    add("--with", action="append", default=[], dest="wishes", type=_wish, metavar="FIELD=VALUE",
-        help="a field of Knodel's scaling policy, e.g. scaleToZeroAfter=600 (seconds)")  # fmt: skip
-    add("--pool", type=_count, default=0, metavar="N", help="members of Knodel's warm pool [%(default)s]")
+    add("--trace", action="append", metavar="NAME|FILE", help=f"trace: {', '.join(SHIPPED)} or a CSV file [all]")
+    add(
+        "--start",
+        action="append",
+        type=_positive,
+        metavar="S",
+        help="start time of a replica in seconds [2.5, 30, 120]",
+    )
+    add("--policy", action="append", choices=list(POLICIES), help="policy to simulate [all]")
+    add("--slots", type=_whole, metavar="N", help="concurrent requests per replica [code 4, others 8]")
+    add("--faster", type=_positive, default=1.0, metavar="X", help="multiply the request rate [%(default)g]")
+    add(
+        "--spread",
+        type=_share,
+        default=0.0,
+        metavar="CV",
+        help="coefficient of variation of service and start times [%(default)g]",
+    )
+    add("--shuffle", action="store_true", help="put bursts and pauses in random order")
+    add("--seed", type=int, default=1, metavar="N", help="seed of random values [%(default)s]")
+    add("--with", action="append", default=[], dest="overrides", type=_override, metavar="FIELD=VALUE",
+        help="set a field of Knodel's scaling policy, e.g. scaleToZeroAfter=600 (seconds)")  # fmt: skip
+    add("--pool", type=_count, default=0, metavar="N", help="size of Knodel's warm pool [%(default)s]")
     add(
         "--claim",
         type=_positive,
         default=3.0,
         metavar="S",
-        help="seconds until a claimed member is ready [%(default)g]",
+        help="start time of a claimed member in seconds [%(default)g]",
     )
-    add("--price", type=_positive, default=1.0, metavar="P", help="of a replica for an hour [%(default)g]")
-    add("--plots", type=Path, metavar="FOLDER", help="write one SVG file a workload there")
+    add("--price", type=_positive, default=1.0, metavar="P", help="price of a replica-hour [%(default)g]")
+    add("--plots", type=Path, metavar="FOLDER", help="write an SVG file for each workload to this folder")
     options = parser.parse_args(arguments)
     options.trace = options.trace or list(SHIPPED)
     options.start = options.start or list(STARTS)
@@ -46,9 +58,9 @@ def parse(arguments: Sequence[str] | None, about: str | None) -> argparse.Namesp
     return options
 
 
-def is_plain(options: argparse.Namespace) -> bool:
-    """Whether traces, times and policies are as the bars mean them."""
-    changed = (options.faster != 1.0, options.spread, options.shuffle, options.slots, options.wishes, options.pool)
+def is_default(options: argparse.Namespace) -> bool:
+    """Return whether all options that affect the requirements have their defaults."""
+    changed = (options.faster != 1.0, options.spread, options.shuffle, options.slots, options.overrides, options.pool)
     return not any(changed)
 
 
@@ -80,7 +92,7 @@ def _whole(text: str) -> int:
     return number
 
 
-def _wish(text: str) -> tuple[str, Any]:
+def _override(text: str) -> tuple[str, Any]:
     name, _, value = text.partition("=")
     try:
         return name, json.loads(value)

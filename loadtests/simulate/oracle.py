@@ -1,10 +1,10 @@
-"""Two bounds that know all that will come.
+"""Two bounds for all policies: perfect foresight of all requests.
 
-`free`: replicas start in no time, so nobody waits, and one is paid for exactly while its slots are needed. `best`: a
-replica starts no earlier than the trace begins and takes its full start time. From then on all is there when it is
-needed: who comes within the start time waits until it is over, everybody else is served at once. What it pays for is
-bounded from below: requests are packed as if they could move between replicas, each replica is started one start time
-before it is needed, and stays idle where that is cheaper than to start again.
+`free`: replicas start in no time, so no request waits, and each replica is billed exactly while it is needed.
+
+`best`: no replica starts before the trace, and each takes its full start time. Requests within the first start time
+wait until it ends; all others are served at once. The cost is a lower bound: requests could move between replicas, each
+replica starts exactly one start time before it is needed, and it stays idle if that costs less than another start.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from loadtests.simulate.outcome import Outcome, Timeline
 from loadtests.simulate.workload import Workload
 
 Step = tuple[float, int]
-"""A moment, and the replicas that are needed from then on."""
+"""A time in seconds, and the number of replicas that are needed from then on."""
 
 
 def free(workload: Workload) -> Outcome:
-    """Perfect foresight, and a start takes no time."""
+    """Simulate perfect foresight with starts that take no time."""
     steps = list(needed(workload.arrivals, workload.service, workload.slots))
     timeline, paid, before = Timeline(), 0.0, (0.0, 0)
     for at, replicas in steps:
         paid += (at - before[0]) * before[1]
-        timeline.note(at, replicas, 0)
+        timeline.record(at, replicas, 0)
         before = at, replicas
     return Outcome("oracle, starts free", np.zeros(len(workload.arrivals)), paid, 0.0, 0.0, 0, timeline)
 
 
 def best(workload: Workload) -> Outcome:
-    """Perfect foresight of arrivals, from zero replicas at the trace's begin."""
+    """Simulate perfect foresight of arrivals, with no replicas at the start of the trace."""
     begins = np.maximum(workload.arrivals, workload.start)
     steps = list(needed(begins, workload.service, workload.slots))
     spans = [span for level in _levels(steps) for span in _joined(level, workload.start)]
@@ -44,13 +44,14 @@ def best(workload: Workload) -> Outcome:
 
 
 def needed(begins: FloatArray, service: FloatArray, slots: int) -> Iterator[Step]:
-    """How many replicas hold all that is worked on, from moment to moment."""
+    """Yield the changes of the number of replicas that are needed for the running requests."""
     ends = begins + service
     moments = np.concatenate([begins, ends])
     changes = np.concatenate([np.ones(len(begins), np.int64), -np.ones(len(ends), np.int64)])
     order = np.argsort(moments, kind="stable")
     times, busy_after = moments[order], np.cumsum(changes[order])
-    last = np.append(np.diff(times) > 0.0, True)  # of each moment: who goes and who comes then share a slot
+    # The last change at each time: a request may take a slot that is freed at the same time.
+    last = np.append(np.diff(times) > 0.0, True)
     before = 0
     for at, busy in zip(times[last].tolist(), busy_after[last].tolist(), strict=True):
         replicas = -(-busy // slots)
@@ -60,7 +61,7 @@ def needed(begins: FloatArray, service: FloatArray, slots: int) -> Iterator[Step
 
 
 def _levels(steps: list[Step]) -> list[list[tuple[float, float]]]:
-    """When the first replica is needed, when the second one is, and so on."""
+    """Return the (begin, end) intervals in which the first replica is needed, the second one, and so on."""
     levels: list[list[tuple[float, float]]] = []
     open_since: list[float] = []
     for at, replicas in steps:
@@ -75,7 +76,7 @@ def _levels(steps: list[Step]) -> list[list[tuple[float, float]]]:
 
 
 def _joined(level: list[tuple[float, float]], start: float) -> Iterator[tuple[float, float]]:
-    """When one replica is paid for: pauses of up to a start time are kept, longer ones end in a new start."""
+    """Yield the intervals in which one replica is billed: it stays through pauses of up to one start time."""
     begin, end = level[0]
     for later, until in level[1:]:
         if later - end > start:
@@ -93,5 +94,5 @@ def _timeline(spans: list[tuple[float, float]], arrivals: FloatArray, waits: Flo
     timeline, replicas, queued = Timeline(), 0, 0
     for at, more, waiting in sorted(changes):
         replicas, queued = replicas + more, queued + waiting
-        timeline.note(max(at, 0.0), replicas, queued)
+        timeline.record(max(at, 0.0), replicas, queued)
     return timeline

@@ -1,4 +1,4 @@
-"""The result of a run: each request's wait, and the cost."""
+"""The result of a run: the wait of each request, and the cost."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import numpy as np
 
 from autoscaler.scaling.table import FloatArray
 
-SOON = 1.0
-"""Maximum seconds of a wait that counts as immediate."""
+IMMEDIATE = 1.0
+"""Maximum wait in seconds that counts as immediate."""
 HOUR = 3_600.0
 """Seconds."""
 
 
 @dataclass(slots=True)
 class Timeline:
-    """The maximum of billed replicas and of queued requests in each second."""
+    """Maximum number of billed replicas and of queued requests in each second."""
 
     replicas: list[int] = field(default_factory=list)
     queued: list[int] = field(default_factory=list)
 
-    def note(self, now: float, replicas: int, queued: int) -> None:
+    def record(self, now: float, replicas: int, queued: int) -> None:
         """Record the values from `now` on (seconds, in ascending order)."""
         second = int(now)
         if len(self.replicas) <= second:
@@ -57,9 +57,9 @@ class Outcome:
     timeline: Timeline
 
     @property
-    def soon(self) -> float:
-        """Share of the requests that waited at most `SOON` seconds."""
-        return float(np.mean(self.waits <= SOON))
+    def immediate(self) -> float:
+        """Share of the requests that waited at most `IMMEDIATE` seconds."""
+        return float(np.mean(self.waits <= IMMEDIATE))
 
     @property
     def hours(self) -> float:
@@ -68,11 +68,11 @@ class Outcome:
 
     @property
     def peak(self) -> int:
-        """Most replicas at once."""
+        """Maximum number of replicas."""
         return max(self.timeline.replicas, default=0)
 
     def quantile(self, share: float) -> float:
-        """Return the seconds that this share of the requests waited at most."""
+        """Return the quantile of the waits in seconds; `share` is from 0 to 1."""
         return float(np.quantile(self.waits, share, method="inverted_cdf"))
 
     def cost(self, price: float) -> float:

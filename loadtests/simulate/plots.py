@@ -1,4 +1,4 @@
-"""A workload under several policies as one SVG file: replicas and queue over time, and how long requests wait."""
+"""Plots of a workload under several policies in one SVG image: replicas, queue, and the distribution of waits."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from loadtests.simulate.chart import INK, Chart, Line, Point
 from loadtests.simulate.outcome import Outcome
 
 WIDTH, HEIGHT, HEAD = 1_000, 260, 60
-"""Pixels: of the picture, of one panel, of what stands above them."""
+"""Pixels: width of the image, height of a panel, height of the header."""
 COLOURS = ("#0b6bcb", "#d9541e", "#2e8540", "#8a8f98", "#7b4bb7", "#b58900")
 FONT = "system-ui, sans-serif"
 MOST_POINTS = 900
-LETTER = 6.1  # px of one, in the legend, on average
-"""Of one line: one a pixel."""
+"""Maximum number of points of a line, about one per pixel."""
+LETTER = 6.1  # px, average width of a letter in the legend
 LEAST_WAIT = 0.01
-"""Seconds: where the axis of waits begins."""
+"""Start of the axis of waits, in seconds."""
 
 
 def picture(title: str, outcomes: Sequence[Outcome]) -> str:
-    """The SVG document."""
+    """Return the SVG document."""
     colours = [COLOURS[number % len(COLOURS)] for number in range(len(outcomes))]
     charts = (
-        Chart("Replicas paid for", "minutes", _over_time(outcomes, colours, "replicas")),
-        Chart("Requests waiting", "minutes", _over_time(outcomes, colours, "queued")),
+        Chart("Billed replicas", "minutes", _over_time(outcomes, colours, "replicas")),
+        Chart("Queued requests", "minutes", _over_time(outcomes, colours, "queued")),
         Chart(
-            "Share of the requests (%) that wait at most so long", "seconds", _waits(outcomes, colours),
+            "Share of the requests (%) that wait at most this long", "seconds", _waits(outcomes, colours),
             least_x=LEAST_WAIT, logarithmic=True, most_y=100.0,
         ),
     )  # fmt: skip
@@ -52,7 +52,7 @@ def picture(title: str, outcomes: Sequence[Outcome]) -> str:
 def _legend(outcomes: Sequence[Outcome], colours: Sequence[str]) -> list[str]:
     elements, x = [], 20.0
     for outcome, colour in zip(outcomes, colours, strict=True):
-        text = f"{outcome.policy}: {outcome.soon:.1%}, {outcome.hours:.1f} h"
+        text = f"{outcome.policy}: {outcome.immediate:.1%}, {outcome.hours:.1f} h"
         elements.append(f'<rect x="{x:.0f}" y="38" width="12" height="12" fill="{colour}"/>')
         elements.append(f'<text x="{x + 18:.0f}" y="49" font-size="12" fill="{INK}">{escape(text)}</text>')
         x += 18 + LETTER * len(text) + 24
@@ -67,7 +67,7 @@ def _over_time(outcomes: Sequence[Outcome], colours: Sequence[str], what: str) -
 
 
 def thinned(values: Sequence[int]) -> list[Point]:
-    """Values by second as points by minute: the largest of each stretch, where there are more than can be seen."""
+    """Return values by second as (minute, value) points, at most `MOST_POINTS`: the maximum of each interval."""
     stretch = -(-len(values) // MOST_POINTS) or 1
     return [(first / 60, float(max(values[first : first + stretch]))) for first in range(0, len(values), stretch)]
 

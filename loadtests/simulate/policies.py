@@ -1,4 +1,4 @@
-"""The policies that can be compared, by name."""
+"""The policies of the simulation, by name."""
 
 from __future__ import annotations
 
@@ -10,32 +10,30 @@ from loadtests.simulate import oracle
 from loadtests.simulate.knative import Knative
 from loadtests.simulate.knodel import Knodel
 from loadtests.simulate.outcome import Outcome
+from loadtests.simulate.replicas import Starts
 from loadtests.simulate.simulation import Simulation
-from loadtests.simulate.starts import Starts
 from loadtests.simulate.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """Parameters besides the workload: `wishes` are fields of Knodel's scaling policy; Knodel's pool, and the seconds
-    of one claim.
-    """
+class PolicyOptions:
+    """Parameters of Knodel's policy: fields of its scaling policy, size of its warm pool, and seconds for one claim."""
 
-    wishes: Mapping[str, Any] = field(default_factory=dict)
+    overrides: Mapping[str, Any] = field(default_factory=dict)
     pool: int = 0
     claim: float = 3.0
 
 
-Policy = Callable[[Workload, Terms], Outcome]
+Policy = Callable[[Workload, PolicyOptions], Outcome]
 
 
-def knodel(workload: Workload, terms: Terms) -> Outcome:
-    """Run our decider, with its defaults except for `terms.wishes`. Raises InvalidPolicy."""
-    scaler = Knodel(workload.slots, terms.wishes)
+def knodel(workload: Workload, terms: PolicyOptions) -> Outcome:
+    """Run Knodel's decider, with its defaults except for `terms.overrides`. Raises InvalidPolicy."""
+    scaler = Knodel(workload.slots, terms.overrides)
     return Simulation(workload, scaler, Starts(workload, terms.pool, terms.claim)).run("Knodel")
 
 
-def knative(workload: Workload, terms: Terms) -> Outcome:
+def knative(workload: Workload, terms: PolicyOptions) -> Outcome:
     """Run Knative's rule, with its defaults; it has no pool."""
     return Simulation(workload, Knative(workload.slots)).run("Knative")
 
@@ -46,4 +44,4 @@ POLICIES: Mapping[str, Policy] = {
     "best": lambda workload, terms: oracle.best(workload),
     "oracle": lambda workload, terms: oracle.free(workload),
 }
-"""Those that know the future come last."""
+"""Policies with perfect foresight come last."""

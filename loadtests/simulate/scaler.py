@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class RevisionState:
     """The state of the revision at one time. The last three values are totals since the start of the run.
 
     `current` replicas are desired, of which `ready` accept requests; `queued` requests wait, `in_flight` are being
@@ -26,23 +26,23 @@ class Seen:
 
 
 class Scaler(Protocol):
-    """Returns the number of replicas to have from now on."""
+    """A scaling policy. Its decisions are numbers of replicas."""
 
     tick: float
-    """Seconds between two calls of `look`."""
+    """Seconds between two calls of `decide_at_tick`."""
 
-    def look(self, seen: Seen) -> int:
+    def decide_at_tick(self, state: RevisionState) -> int:
         """Decide at a multiple of `tick`. Skipped while there is no replica and no request."""
         ...
 
-    def wake(self, seen: Seen) -> int:
-        """Decide because the queue has just become empty or non-empty."""
+    def decide_on_queue_change(self, state: RevisionState) -> int:
+        """Decide after the queue became empty or non-empty."""
         ...
 
-    def counted(self, seen: Seen) -> None:
+    def observe_replicas(self, state: RevisionState) -> None:
         """Update the replicas: some were requested, or became ready."""
         ...
 
-    def started(self, seconds: float) -> None:
-        """Record a cold start of `seconds`; the first one is before the trace."""
+    def record_start(self, seconds: float) -> None:
+        """Record a cold start of `seconds`. The first one occurs before the trace."""
         ...

@@ -1,4 +1,4 @@
-"""One run: a workload, a scaling policy, a virtual clock.
+"""One run of a workload under a scaling policy, on a virtual clock.
 
 Requests wait in one FIFO queue, as at an activator that is always in the path; a replica processes as many as it has
 slots. The number of replicas is unlimited. Starting replicas are billed, busy ones are never stopped. Of events at the
@@ -18,18 +18,17 @@ import numpy as np
 
 from clusters.base.errors import KnodelError
 from loadtests.simulate.outcome import Outcome, Timeline
-from loadtests.simulate.replicas import Replica, Replicas
-from loadtests.simulate.scaler import Scaler, Seen
-from loadtests.simulate.starts import Starts
+from loadtests.simulate.replicas import Replica, Replicas, Starts
+from loadtests.simulate.scaler import RevisionState, Scaler
 from loadtests.simulate.workload import Workload
 
 LONGEST_WAIT = 86_400.0
-"""Seconds after the last request in which all must be answered."""
+"""Maximum seconds from the last request to the last response."""
 LONGEST_AFTER = 3_600.0
 """Maximum seconds after the last response for which remaining replicas are billed."""
 
 
-class NoEnd(KnodelError):
+class UnansweredRequests(KnodelError):
     """Raised when a policy leaves requests unanswered."""
 
 
@@ -37,7 +36,7 @@ class _Event(IntEnum):
     ANSWER = 0
     READY = 1
     REQUEST = 2
-    LOOK = 3
+    TICK = 3
 
 
 class Simulation:
@@ -55,20 +54,20 @@ class Simulation:
         self._waits = [math.nan] * len(self._service)
         self._now = self._busy = self._held = self._paid = 0.0
         self._answered = self._started = 0
-        self._looks = False
+        self._tick_scheduled = False
         self._timeline = Timeline()
 
     def run(self, policy: str) -> Outcome:
-        """Run the simulation. Raises NoEnd when requests remain unanswered."""
+        """Run the simulation. Raises UnansweredRequests when requests remain unanswered."""
         for number, at in enumerate(self._workload.arrivals.tolist()):
             self._add(at, _Event.REQUEST, number)
-        self._scaler.started(self._starts.initial)  # a revision is Ready only after a first start
-        self._scale(self._scaler.look(self._seen()))
+        self._scaler.record_start(self._starts.initial)  # a revision is Ready only after a first start
+        self._scale(self._scaler.decide_at_tick(self._state()))
         last = self._now + float(self._workload.arrivals[-1]) + LONGEST_WAIT
         while self._answered < len(self._service):
             if not self._events or self._now > last:
                 waiting = len(self._service) - self._answered
-                raise NoEnd(
+                raise UnansweredRequests(
                     f"{policy}: {waiting} requests of {self._workload.name} are not answered after {self._now:.0f} s"
                 )
             self._step()
@@ -95,8 +94,8 @@ class Simulation:
         elif event == _Event.REQUEST:
             self._request(subject)
         else:
-            self._look()
-        self._timeline.note(at, self._replicas.billed, len(self._queue))
+            self._tick()
+        self._timeline.record(at, self._replicas.billed, len(self._queue))
 
     def _advance(self, at: float) -> None:
         elapsed, replicas = at - self._now, self._replicas
@@ -109,8 +108,8 @@ class Simulation:
         self._queue.append(number)
         self._serve()
         if len(self._queue) == 1:
-            self._scale(self._scaler.wake(self._seen()))
-        self._look_on()
+            self._scale(self._scaler.decide_on_queue_change(self._state()))
+        self._schedule_tick()
 
     def _answer(self, replica: Replica) -> None:
         self._answered += 1
@@ -122,28 +121,28 @@ class Simulation:
             return
         self._replicas.become_ready(replica)
         if replica.start.cold:
-            self._scaler.started(self._now - replica.asked_at)
-        self._scaler.counted(self._seen())
+            self._scaler.record_start(self._now - replica.asked_at)
+        self._scaler.observe_replicas(self._state())
         self._drain_queue()
 
     def _drain_queue(self) -> None:
         before = len(self._queue)
         self._serve()
         if before and not self._queue:
-            self._scale(self._scaler.wake(self._seen()))
+            self._scale(self._scaler.decide_on_queue_change(self._state()))
 
-    def _look(self) -> None:
-        self._looks = False
-        self._scale(self._scaler.look(self._seen()))
-        self._look_on()
+    def _tick(self) -> None:
+        self._tick_scheduled = False
+        self._scale(self._scaler.decide_at_tick(self._state()))
+        self._schedule_tick()
 
-    def _look_on(self) -> None:
+    def _schedule_tick(self) -> None:
         """Schedule the next tick while there are replicas or requests."""
-        if self._looks or not (self._replicas.current or self._queue):
+        if self._tick_scheduled or not (self._replicas.current or self._queue):
             return
         tick = self._scaler.tick
-        self._looks = True
-        self._add((math.floor(self._now / tick + 1e-9) + 1) * tick, _Event.LOOK, None)
+        self._tick_scheduled = True
+        self._add((math.floor(self._now / tick + 1e-9) + 1) * tick, _Event.TICK, None)
 
     def _serve(self) -> None:
         while self._queue and (replica := self._replicas.take()) is not None:
@@ -161,12 +160,12 @@ class Simulation:
             self._add(self._now + replica.start.seconds, _Event.READY, replica)
             self._started += 1
         self._replicas.remove(current - wanted)
-        self._scaler.counted(self._seen())
-        self._look_on()
+        self._scaler.observe_replicas(self._state())
+        self._schedule_tick()
 
-    def _seen(self) -> Seen:
+    def _state(self) -> RevisionState:
         replicas = self._replicas
-        return Seen(
+        return RevisionState(
             now=self._now,
             current=replicas.current,
             ready=replicas.ready,

@@ -1,8 +1,8 @@
-"""Request traces: when requests came and how many tokens each had, read from CSV files.
+"""Request traces from CSV files: arrival times, and the tokens of each request.
 
 The columns are those of the public traces of Azure's LLM services (`loadtests/traces/README.md`): `TIMESTAMP` (ISO
 8601, any number of fractional digits; the rows may be in any order), `ContextTokens`, `GeneratedTokens`. Other columns
-are passed over.
+are ignored.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from clusters.base.errors import KnodelError
 TIMESTAMP, CONTEXT, GENERATED = "TIMESTAMP", "ContextTokens", "GeneratedTokens"
 TRACES = Path(__file__).parent.parent / "traces"
 SHIPPED = {"code": "azure_llm_2023_code.csv", "conv": "azure_llm_2023_conv.csv"}
-"""Names of the traces that come with the project."""
+"""Files of the included traces, by name."""
 MOST_TOKENS = 10_000_000
-"""Of one request: a hundred times what models take today. More is a fault of the file."""
+"""Maximum tokens of one request: a hundred times the limits of current models. More is an error in the file."""
 BURST_GAP = 1.0
 """Seconds without a request that end a burst."""
 
 Row = tuple[float, int, int]
 
 
-class BadTrace(KnodelError):
-    """A file is no trace; the message names the file, the line and what is wrong in it."""
+class InvalidTrace(KnodelError):
+    """Raised for a file that is not a trace. The message contains the file, the line and the error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Requests in the order in which they came: arrivals in seconds since the first, tokens of each."""
+    """Requests in order of arrival: seconds since the first one, and input and output tokens."""
 
     name: str
     arrivals: FloatArray
@@ -44,13 +44,13 @@ class Trace:
     generated: FloatArray
 
     def faster(self, times: float) -> Trace:
-        """The same requests, `times` times as many in a second."""
+        """Return the same requests at `times` times the rate."""
         return replace(self, arrivals=self.arrivals / times)
 
     def shuffled(self, seed: int) -> Trace:
-        """The same bursts and the same pauses between them, both in a random order.
+        """Return the same bursts and the same pauses between them, both in random order.
 
-        A burst is what comes without a pause of `BURST_GAP` seconds; inside it nothing changes.
+        A burst is a sequence of requests without a pause of `BURST_GAP` seconds; it is not changed.
         """
         generator = np.random.default_rng(seed)
         gaps = np.diff(self.arrivals)
@@ -70,20 +70,20 @@ class Trace:
 
 
 def open_trace(name: str) -> Trace:
-    """The trace of this name, else of this file. Raises BadTrace."""
+    """Return the included trace with this name, else the trace in this file. Raises InvalidTrace."""
     return read_trace(TRACES / SHIPPED[name] if name in SHIPPED else Path(name))
 
 
 def read_trace(path: Path) -> Trace:
-    """The trace in this file. Raises BadTrace where it cannot be read, or a line is not a request."""
+    """Read a CSV file. Raises InvalidTrace if it cannot be read or a line is not a request."""
     name = next((short for short, file in SHIPPED.items() if file == path.name), path.stem)
     try:
         with path.open(newline="", encoding="utf-8-sig") as lines:
             rows = sorted(_rows(path, lines))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise BadTrace(f"{path}: cannot be read as a trace ({error}); it has to be a CSV file") from error
+        raise InvalidTrace(f"{path}: cannot be read as a trace ({error}); a CSV file is required") from error
     if not rows:
-        raise BadTrace(f"{path}: has no request; a line is e.g. 2023-11-16 18:15:46.68,374,44")
+        raise InvalidTrace(f"{path}: has no request; add lines such as 2023-11-16 18:15:46.68,374,44")
     arrivals, context, generated = (np.array(column, dtype=np.float64) for column in zip(*rows, strict=True))
     return Trace(name, arrivals - arrivals[0], context, generated)
 
@@ -92,16 +92,18 @@ def _rows(path: Path, lines: Iterable[str]) -> Iterator[Row]:
     reader = csv.DictReader(lines)
     missing = [name for name in (TIMESTAMP, CONTEXT, GENERATED) if name not in (reader.fieldnames or ())]
     if missing:
-        raise BadTrace(f"{path}:1: has no column {' and no column '.join(missing)}; the first line names the columns")
+        raise InvalidTrace(
+            f"{path}:1: has no column {' and no column '.join(missing)}; column names belong in the first line"
+        )
     for row in reader:
         try:
             yield _moment(row[TIMESTAMP]), _tokens(row, CONTEXT), _tokens(row, GENERATED)
         except ValueError as error:
-            raise BadTrace(f"{path}:{reader.line_num}: {error}") from error
+            raise InvalidTrace(f"{path}:{reader.line_num}: {error}") from error
 
 
 def _moment(text: str | None) -> float:
-    """Seconds since 1970; a time without a zone is UTC."""
+    """Return seconds since 1970. A time without a zone is in UTC."""
     try:
         moment = datetime.fromisoformat((text or "").strip())
     except ValueError:

@@ -1,7 +1,7 @@
 """The catalogue of bad input: for each surface, the kinds of bad input and the required response.
 
-A test that covers a row carries `@pytest.mark.bad_input("KEY")` with the row's key. `tests.doors.table` runs these tests
-and writes `docs/evidence/bad-input.md`. A row that cannot be tested here has a `reason`.
+A test that covers a row carries `@pytest.mark.bad_input("KEY")` with the row's key. `tests.doors.table` runs these
+tests and writes `docs/evidence/bad-input.md`. A row that cannot be tested here has a `reason`.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ INFERENCE = Surface(
     (
         Row(
             "infer-malformed",
-            "empty, truncated or deeply nested JSON, 5 000 digits, a lone surrogate, `NaN`, duplicate keys, invalid UTF-8",
+            "empty, truncated or deeply nested JSON, 5 000 digits, a lone surrogate, `NaN`, duplicate keys,"
+            " invalid UTF-8",
             "400 in the protocol's error format",
             "plain Starlette returns 500",
         ),
@@ -154,7 +155,8 @@ FRAMING = Surface(
     (
         Row(
             "framing-ambiguous",
-            "Content-Length with chunks, two lengths, invalid chunks, folded headers, no or two Host headers, absolute targets",
+            "Content-Length with chunks, two lengths, invalid chunks, folded headers, no or two Host headers,"
+            " absolute targets",
             "400, and the connection is closed",
             "CVE-2025-43859, CVE-2024-1135",
         ),

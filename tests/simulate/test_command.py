@@ -9,11 +9,11 @@ import pytest
 
 from loadtests.bench.figure import Figure
 from loadtests.simulate.__main__ import main
-from loadtests.simulate.bars import BARS, Bar, figures
 from loadtests.simulate.chart import decades, ticks
 from loadtests.simulate.knative import Knative
 from loadtests.simulate.outcome import Outcome
 from loadtests.simulate.plots import thinned
+from loadtests.simulate.report import REQUIREMENTS, Requirement, figures
 from loadtests.simulate.simulation import Simulation
 from tests.simulate.workloads import workload
 
@@ -32,7 +32,7 @@ def trace(tmp_path: Path) -> str:
 def test_all_policies_are_compared_on_any_trace(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--trace", trace, "--start", "5"]) == 0
     said = capsys.readouterr().out
-    assert "steady: 300 requests in 0.17 h, 8 slots a replica, ready after 5 s" in said
+    assert "steady: 300 requests in 0.17 h, 8 slots per replica, ready after 5 s" in said
     rows = [line for line in said.splitlines() if "%" in line]
     assert [row[:8].strip() for row in rows] == ["Knodel", "Knative", "best pos", "oracle,"]
 
@@ -87,11 +87,13 @@ def test_a_pool_is_paid_for_and_shortens_the_first_wait(trace: str, capsys: pyte
 def test_bars_name_what_is_missed() -> None:
     ours, theirs = outcome(start=30.0), outcome(start=1.0)
     found = list(
-        figures(Bar(soon=0.99, hours=1.1, below_best=0.01), {"knodel": ours, "knative": theirs, "best": theirs})
+        figures(
+            Requirement(immediate=0.99, hours=1.1, below_best=0.01), {"knodel": ours, "knative": theirs, "best": theirs}
+        )
     )
     assert [(figure.aim, figure.missed) for figure in found] == [
         (99.0, True),
-        (round(100 * theirs.soon - 1.0, 3), True),
+        (round(100 * theirs.immediate - 1.0, 3), True),
         (round(1.1 * theirs.hours, 3), ours.hours > 1.1 * theirs.hours),
     ]
     assert not Figure("as good as aimed", 99.0, "%", 99.0, least=True).missed
@@ -99,8 +101,8 @@ def test_bars_name_what_is_missed() -> None:
 
 def test_bars_without_the_policies_that_they_refer_to_are_left_out() -> None:
     ours = outcome(start=1.0)
-    assert [figure.what for figure in figures(BARS["code", 30.0], {"knodel": ours})] == ["wait at most 1 s"]
-    assert list(figures(BARS["code", 30.0], {"best": ours})) == []
+    assert [figure.what for figure in figures(REQUIREMENTS["code", 30.0], {"knodel": ours})] == ["wait at most 1 s"]
+    assert list(figures(REQUIREMENTS["code", 30.0], {"best": ours})) == []
 
 
 def test_ticks_are_round_and_decades_powers_of_ten() -> None:

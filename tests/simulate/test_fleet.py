@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from loadtests.simulate.fleet import main, verdict
-from loadtests.simulate.fleet_arrivals import Arrivals, Traffic, make_arrivals
-from loadtests.simulate.fleet_comparison import compare, equal_bill
-from loadtests.simulate.fleet_policies import Fixed, Planned
-from loadtests.simulate.fleet_run import Fleet, Outcome, Times
+from loadtests.simulate.fleet.__main__ import main, verdict
+from loadtests.simulate.fleet.arrivals import Arrivals, Traffic, make_arrivals
+from loadtests.simulate.fleet.comparison import compare, equal_bill
+from loadtests.simulate.fleet.policies import FixedKeepAlive, PlannedKeepAlive
+from loadtests.simulate.fleet.simulation import FleetOutcome, FleetSimulation, FleetTimes
 
-TIMES = Times(service=2.0, cold=30.0, claim=3.0)
+TIMES = FleetTimes(service=2.0, cold=30.0, claim=3.0)
 
 
 def arrivals(*requests: tuple[float, int], horizon: float = 200.0) -> Arrivals:
@@ -21,8 +21,8 @@ def arrivals(*requests: tuple[float, int], horizon: float = 200.0) -> Arrivals:
     return Arrivals(np.array(times, float), np.array(models, np.int64), horizon)
 
 
-def run(requests: Arrivals, keep: float, members: int = 0) -> Outcome:
-    return Fleet(requests, TIMES, Fixed(keep, members)).run()
+def run(requests: Arrivals, keep: float, members: int = 0) -> FleetOutcome:
+    return FleetSimulation(requests, TIMES, FixedKeepAlive(keep, members)).run()
 
 
 def test_requests_wait_for_a_cold_start_and_the_replica_is_billed_until_it_goes() -> None:
@@ -50,12 +50,12 @@ def test_a_member_is_claimed_once_it_is_ready_and_another_takes_its_place() -> N
 
 
 def test_a_shorter_hold_lets_nobody_go_in_the_past() -> None:
-    class Shrinking(Fixed):
+    class Shrinking(FixedKeepAlive):
         def replan(self, now: float) -> int:
             self.keep = 1_000.0 if now < 100.0 else 10.0
             return 0
 
-    found = Fleet(arrivals((0, 0)), TIMES, Shrinking(1_000.0, look=50.0)).run()
+    found = FleetSimulation(arrivals((0, 0)), TIMES, Shrinking(1_000.0, interval=50.0)).run()
     assert found.replicas == 100.0
 
 
@@ -83,14 +83,14 @@ def test_shares_follow_zipfs_law() -> None:
 def test_the_same_seed_gives_the_same_run() -> None:
     def once(seed: int) -> float:
         made = make_arrivals(Traffic(models=20), 0.5, seed)
-        return Fleet(made, TIMES, Planned(20, TIMES, 60.0, 10)).run().bill
+        return FleetSimulation(made, TIMES, PlannedKeepAlive(20, TIMES, 60.0, 10)).run().bill
 
     assert once(1) == once(1) != once(2)
 
 
 def test_the_fixed_keep_alive_never_has_the_smaller_bill() -> None:
     made = make_arrivals(Traffic(models=40), 1.0, 1)
-    found = compare(made, TIMES, Planned(40, TIMES, 60.0, 20))
+    found = compare(made, TIMES, PlannedKeepAlive(40, TIMES, 60.0, 20))
     assert found.alone is not None
     keep, fixed = found.alone
     assert found.ours.bill <= fixed.bill <= 1.01 * found.ours.bill
@@ -98,9 +98,9 @@ def test_the_fixed_keep_alive_never_has_the_smaller_bill() -> None:
 
 
 def test_of_two_keep_alives_with_one_bill_the_longer_is_taken() -> None:
-    def bills(shape: Sequence[tuple[float, float]]) -> Callable[[float], Outcome]:
+    def bills(shape: Sequence[tuple[float, float]]) -> Callable[[float], FleetOutcome]:
         points = list(zip(*shape, strict=True))
-        return lambda keep: Outcome(np.zeros(1), float(np.interp(keep, points[0], points[1])), 0.0, 0, 0)
+        return lambda keep: FleetOutcome(np.zeros(1), float(np.interp(keep, points[0], points[1])), 0.0, 0, 0)
 
     falls_and_rises = bills([(0.0, 100.0), (20.0, 50.0), (100.0, 200.0)])
     found = equal_bill(falls_and_rises, 80.0, 100.0)
@@ -112,7 +112,7 @@ def test_of_two_keep_alives_with_one_bill_the_longer_is_taken() -> None:
 @pytest.mark.parametrize("variation", [1.0, 4.0])
 def test_the_policy_lets_wait_half_as_long_at_most_for_the_same_bill(variation: float) -> None:
     made = make_arrivals(Traffic(models=100, variation=variation), 1.5, 3)
-    assert compare(made, TIMES, Planned(100, TIMES, 60.0, 50)).ratio <= 0.5
+    assert compare(made, TIMES, PlannedKeepAlive(100, TIMES, 60.0, 50)).ratio <= 0.5
 
 
 def test_a_ratio_that_is_not_known_misses_the_aim() -> None:
@@ -129,7 +129,7 @@ def test_the_command_prints_a_line_for_each_seed(capsys: pytest.CaptureFixture[s
     assert lines[3].startswith("Poisson: mean added wait 0.")
 
 
-def test_a_seed_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_seed_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--seeds", "one"])
-    assert "'one' is no seed (3) and no range of seeds (1-5)" in capsys.readouterr().err
+    assert "'one' is not a seed (3) or a range of seeds (1-5)" in capsys.readouterr().err

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from loadtests.simulate.knative import Knative
-from loadtests.simulate.knative_window import KnativeWindow
-from loadtests.simulate.scaler import Seen
+from loadtests.simulate.knative import Knative, KnativeWindow
+from loadtests.simulate.scaler import RevisionState
 from loadtests.simulate.simulation import Simulation
 from tests.simulate.workloads import workload
 
@@ -18,32 +17,32 @@ class Revision:
         self.replicas = replicas
         self.ready = replicas if ready is None else ready
         self._held = 0.0
-        self.rule.counted(self._seen(0))
+        self.rule.observe_replicas(self._state(0))
 
     def seconds(self, count: int, held: float) -> list[int]:
         """The replicas after each of these seconds; those asked for are ready at once unless `ready` is set later."""
         return [self._second(held) for _ in range(count)]
 
-    def wake(self, queued: int = 1) -> int:
-        return self._scaled(self.rule.wake(self._seen(queued)))
+    def request(self, queued: int = 1) -> int:
+        return self._scaled(self.rule.decide_on_queue_change(self._state(queued)))
 
     def _second(self, held: float) -> int:
         self.now += 1.0
         self._held += held
-        return self._scaled(self.rule.look(self._seen(0)))
+        return self._scaled(self.rule.decide_at_tick(self._state(0)))
 
     def _scaled(self, replicas: int) -> int:
         if replicas != self.replicas:
             self.replicas = self.ready = replicas
-            self.rule.counted(self._seen(0))
+            self.rule.observe_replicas(self._state(0))
         return replicas
 
-    def _seen(self, queued: int) -> Seen:
-        return Seen(self.now, self.replicas, self.ready, queued, 0, held_seconds=self._held)
+    def _state(self, queued: int) -> RevisionState:
+        return RevisionState(self.now, self.replicas, self.ready, queued, 0, held_seconds=self._held)
 
 
 def test_the_first_request_at_zero_is_decided_on_at_once() -> None:
-    assert Revision().wake() == 1
+    assert Revision().request() == 1
 
 
 def test_decisions_are_made_every_other_second() -> None:
@@ -85,7 +84,7 @@ def test_replicas_are_halved_at_most() -> None:
 
 def test_the_last_replica_goes_once_a_stable_window_is_empty() -> None:
     revision = Revision()
-    revision.wake()
+    revision.request()
     revision.seconds(10, held=1.0)
     after = revision.seconds(70, held=0.0)
     assert after.index(0) + 1 == 60

@@ -1,4 +1,4 @@
-"""The simulated autoscaler is the real one: same fleet, same defaults, same wishes."""
+"""The simulated autoscaler is the real one: same fleet, same defaults, same overrides."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def test_free_starts_pay_for_slots_in_use_rounded_up_to_replicas() -> None:
 def test_the_best_from_zero_has_those_wait_who_come_within_the_start_time() -> None:
     outcome = oracle.best(workload([0.0, 4.0, 5.0, 6.0], 1.0, start=5.0))
     assert outcome.waits.tolist() == [5.0, 1.0, 0.0, 0.0]
-    assert outcome.soon == 0.75
+    assert outcome.immediate == 0.75
 
 
 def test_the_best_keeps_a_replica_idle_no_longer_than_a_start_takes() -> None:
@@ -45,11 +45,11 @@ def test_no_policy_is_better_than_the_bounds(start: float) -> None:
     work = workload_of(open_trace("code").shuffled(3).faster(2.0), start)
     best, free = oracle.best(work), oracle.free(work)
     assert free.replica_seconds <= best.replica_seconds
-    assert best.soon < free.soon == 1.0
+    assert best.immediate < free.immediate == 1.0
     for scaler in (Knative(work.slots), Knodel(work.slots)):
         outcome = Simulation(work, scaler).run("tested")
         assert free.replica_seconds < outcome.replica_seconds
-        assert outcome.soon < best.soon
+        assert outcome.immediate < best.immediate
 
 
 def test_the_shipped_traces_have_the_bounds_that_were_published_with_the_aims() -> None:
@@ -57,5 +57,5 @@ def test_the_shipped_traces_have_the_bounds_that_were_published_with_the_aims() 
     code, conv = open_trace("code"), open_trace("conv")
     assert oracle.free(workload_of(code, 2.5)).hours == pytest.approx(0.90, abs=0.005)
     assert oracle.free(workload_of(conv, 2.5)).hours == pytest.approx(4.17, abs=0.005)
-    assert oracle.best(workload_of(code, 30.0)).soon == pytest.approx(0.999, abs=0.0005)
-    assert oracle.best(workload_of(conv, 120.0)).soon == pytest.approx(0.9768, abs=0.00005)
+    assert oracle.best(workload_of(code, 30.0)).immediate == pytest.approx(0.999, abs=0.0005)
+    assert oracle.best(workload_of(conv, 120.0)).immediate == pytest.approx(0.9768, abs=0.00005)

@@ -11,9 +11,9 @@ from loadtests.simulate import oracle
 from loadtests.simulate.knative import Knative
 from loadtests.simulate.knodel import Knodel
 from loadtests.simulate.outcome import Outcome
+from loadtests.simulate.replicas import Starts
 from loadtests.simulate.scaler import Scaler
-from loadtests.simulate.simulation import NoEnd, Simulation
-from loadtests.simulate.starts import Starts
+from loadtests.simulate.simulation import Simulation, UnansweredRequests
 from loadtests.simulate.trace import Trace, open_trace
 from loadtests.simulate.workload import Workload, workload_of
 from tests.simulate.workloads import Steps, workload
@@ -69,14 +69,14 @@ def test_what_stays_after_the_last_answer_is_counted_apart() -> None:
 
 
 def test_a_policy_that_answers_nobody_is_an_error() -> None:
-    with pytest.raises(NoEnd, match="tested: 1 requests of a few are not answered after"):
+    with pytest.raises(UnansweredRequests, match="tested: 1 requests of a few are not answered after"):
         run(workload([0.0]), Steps((0.0, 0)))
 
 
 def test_looks_pause_while_there_is_nothing_to_see() -> None:
     scaler = Steps((0.0, 0), (100.0, 1), (103.0, 0), (5_000.0, 1))
     run(workload([100.0, 5_000.0], 1.0, start=1.0), scaler)
-    assert [seen.now for seen in scaler.seen if 104.0 < seen.now < 5_000.0] == []
+    assert [state.now for state in scaler.states if 104.0 < state.now < 5_000.0] == []
 
 
 def test_a_scaler_hears_what_cold_starts_took() -> None:
@@ -114,7 +114,7 @@ def test_every_request_is_served_once_and_the_bill_is_the_sum_of_replicas(work: 
     assert np.isfinite(outcome.waits).all() and (outcome.waits >= 0.0).all()
     assert outcome.replica_seconds * work.slots >= work.work - 1e-6
     assert outcome.replica_seconds <= outcome.peak * end + 1e-6
-    assert outcome.soon <= oracle.best(work).soon
+    assert outcome.immediate <= oracle.best(work).immediate
     seconds = outcome.timeline.replicas[: int(end) + 1]
     assert outcome.replica_seconds <= sum(seconds) + 1e-6  # the most of each second
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from loadtests.simulate.trace import BadTrace, Trace, open_trace, read_trace
+from loadtests.simulate.trace import InvalidTrace, Trace, open_trace, read_trace
 from loadtests.simulate.workload import workload_of
 
 HEADER = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
@@ -54,15 +54,15 @@ def test_rows_may_come_in_any_order_with_other_columns_and_zones(tmp_path: Path)
     ],
 )
 def test_what_is_no_trace_is_refused_by_line(tmp_path: Path, text: str, message: str) -> None:
-    with pytest.raises(BadTrace, match=message):
+    with pytest.raises(InvalidTrace, match=message):
         read_trace(written(tmp_path, text))
 
 
 def test_a_file_that_is_not_there_or_not_text_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadTrace, match=r"nothing.csv: cannot be read as a trace"):
+    with pytest.raises(InvalidTrace, match=r"nothing.csv: cannot be read as a trace"):
         open_trace(str(tmp_path / "nothing.csv"))
     (tmp_path / "binary.csv").write_bytes(b"\xff\xfe\x00\x01")
-    with pytest.raises(BadTrace, match=r"binary.csv: cannot be read as a trace"):
+    with pytest.raises(InvalidTrace, match=r"binary.csv: cannot be read as a trace"):
         read_trace(tmp_path / "binary.csv")
 
 

@@ -1,4 +1,4 @@
-"""Requests to a fleet of models: shares by Zipf's law, each model a separate stream with gamma-distributed gaps."""
+"""Requests to a fleet of models: rates follow Zipf's law, and the gaps of each model are gamma-distributed."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 BEFORE: Final = 1.0
-"""Simulated time before the first counted request, as a multiple of the hours. A bursty stream that began with the
-simulation would begin with a burst of all models.
+"""Simulated time before the first counted request, as a multiple of the horizon.
+
+Without it, a bursty stream would begin with a burst of all models.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """`rate` requests per second to all `models` together; `variation` of the gaps of a model: 1 is a Poisson
-    stream.
+    """The total `rate` of all `models` in requests per second, and the coefficient of variation of a model's gaps.
+
+    A `variation` of 1 is a Poisson stream.
     """
 
     models: int = 200
@@ -31,7 +33,7 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """Requests in order of time: seconds from the beginning, and the number of the model."""
+    """Requests in order of time: seconds since the start, and the number of the model."""
 
     times: FloatArray
     models: IntArray
@@ -39,7 +41,7 @@ class Arrivals:
 
 
 def make_arrivals(traffic: Traffic, hours: float, seed: int) -> Arrivals:
-    """Return all requests of that many hours."""
+    """Return all requests within `hours`."""
     source = np.random.default_rng(seed)
     weights = np.arange(1, traffic.models + 1) ** -traffic.zipf
     rates = traffic.rate * weights / weights.sum()

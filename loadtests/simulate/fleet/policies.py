@@ -10,59 +10,60 @@ from autoscaler.warmpool.sizing.arrivals import HORIZON
 from autoscaler.warmpool.sizing.keep_alive_planner import Candidate, KeepAlivePlanner, KeepPlan
 from autoscaler.warmpool.sizing.planner import PoolView
 from autoscaler.warmpool.sizing.shortage import peakedness_of
-from loadtests.simulate.fleet_run import Times
+from loadtests.simulate.fleet.simulation import FleetTimes
 
 
 @dataclass(slots=True)
-class Fixed:
-    """Keeps every model warm for `keep` seconds, beside a pool of `members`."""
+class FixedKeepAlive:
+    """Keep every model warm for `keep` seconds, with a constant pool of `members`."""
 
     keep: float
     members: int = 0
-    look: float = math.inf
+    interval: float = math.inf
 
     def replan(self, now: float) -> int:
         """Return the constant number of members."""
         return self.members
 
-    def hold(self, model: int) -> float:
+    def keep_alive(self, model: int) -> float:
         """Return the constant keep-alive."""
         return self.keep
 
-    def worked(self, model: int, until: float) -> None:
+    def record_work_end(self, model: int, until: float) -> None:
         """Ignore the event."""
 
-    def came(self, model: int, idle: float, busy: float) -> None:
+    def record_idle_time(self, model: int, idle: float, busy: float) -> None:
         """Ignore the event."""
 
-    def began(self, model: int, now: float) -> None:
+    def record_first_request(self, model: int, now: float) -> None:
         """Ignore the event."""
 
-    def begins(self, now: float) -> None:
+    def record_start_begin(self, now: float) -> None:
         """Ignore the event."""
 
-    def started(self, model: int, seconds: float, waited: float, *, claimed: bool) -> None:
+    def record_start(self, model: int, seconds: float, waited: float, *, claimed: bool) -> None:
         """Ignore the event."""
 
 
 @dataclass(slots=True)
-class Planned:
-    """The product's planner for `models` models, with the bill of a keep-alive of `usual` seconds, and up to `most`
-    members (0: no pool). Begins with an empty history.
+class PlannedKeepAlive:
+    """The product's planner for `models` models, with an empty history.
+
+    The budget is the cost of a keep-alive of `usual` seconds. The pool has at most `most` members (0: no pool).
     """
 
     models: int
-    times: Times
+    times: FleetTimes
     usual: float
     most: int
-    look: float = 60.0
+    interval: float = 60.0
     _planner: KeepAlivePlanner[int] = field(default_factory=KeepAlivePlanner)
     _plan: KeepPlan[int] | None = None
     _starts: deque[float] = field(default_factory=deque)
     _idle_from: dict[int, float] = field(default_factory=dict)
 
     def replan(self, now: float) -> int:
-        """Plan again, as the autoscaler does every `look` seconds."""
+        """Plan again, as the autoscaler does every `interval` seconds."""
         candidates = {
             model: Candidate(self.usual, self.times.cold, self.times.claim, self._idle(model, now))
             for model in range(self.models)
@@ -78,27 +79,27 @@ class Planned:
         refill = self.times.cold
         return PoolView(0, self.most, refill, rate, peakedness_of(list(self._starts), refill, since, now))
 
-    def begins(self, now: float) -> None:
+    def record_start_begin(self, now: float) -> None:
         """Record a start for the pool's size."""
         self._starts.append(now)
 
-    def hold(self, model: int) -> float:
+    def keep_alive(self, model: int) -> float:
         """Return the keep-alive of the last plan."""
         return self.usual if self._plan is None else self._plan.holds[model].seconds
 
-    def worked(self, model: int, until: float) -> None:
-        """Record the known end of its work."""
+    def record_work_end(self, model: int, until: float) -> None:
+        """Record the end of the current work."""
         self._idle_from[model] = until
 
-    def came(self, model: int, idle: float, busy: float) -> None:
+    def record_idle_time(self, model: int, idle: float, busy: float) -> None:
         """Record an idle time."""
         self._planner.record_idle_time(model, idle, busy)
 
-    def began(self, model: int, now: float) -> None:
+    def record_first_request(self, model: int, now: float) -> None:
         """Record the first request."""
         self._planner.record_first_request(model, now)
 
-    def started(self, model: int, seconds: float, waited: float, *, claimed: bool) -> None:
+    def record_start(self, model: int, seconds: float, waited: float, *, claimed: bool) -> None:
         """Record a completed start."""
         self._planner.record_start(model, seconds, waited, claimed=claimed)
 

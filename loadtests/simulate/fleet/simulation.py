@@ -1,9 +1,9 @@
-"""A fleet of models over virtual time: the waits for starts, and the cost of all Pods.
+"""Simulation of a fleet of models on a virtual clock: the waits for starts, and the cost of all Pods.
 
-A request to a warm model is served at once; replicas beyond the first are not simulated. At a model at zero, it waits
-for a start: a claim if a member of the pool is ready, else a cold start. Each claimed member is replaced at once, and
-the new one takes a cold start's time. Every Pod is billed from its creation on: starting, busy or idle replicas, and
-starting or waiting members.
+A request to a warm model is served at once; only the first replica of a model is simulated. A request to a model at
+zero waits for a start: a claim if a member of the pool is ready, else a cold start. Each claimed member is replaced at
+once, and the new one is ready after a cold start. Every Pod is billed from its creation: starting, busy and idle
+replicas, and starting and ready members.
 """
 
 from __future__ import annotations
@@ -15,56 +15,56 @@ from typing import Protocol
 
 import numpy as np
 
-from loadtests.simulate.fleet_arrivals import Arrivals, FloatArray
+from loadtests.simulate.fleet.arrivals import Arrivals, FloatArray
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
-    """Seconds of a request's service, of a cold start (and of a new member), and of a claim with its load."""
+class FleetTimes:
+    """Seconds of the service of a request, of a cold start (also of a new member), and of a claim with its load."""
 
     service: float = 2.0
     cold: float = 30.0
     claim: float = 3.0
 
 
-class KeepWarm(Protocol):
-    """The interface of a policy, with the same calls as from the autoscaler."""
+class KeepAlivePolicy(Protocol):
+    """The interface of a policy. The autoscaler makes the same calls."""
 
-    look: float
+    interval: float
     """Seconds between two calls of `replan`."""
 
     def replan(self, now: float) -> int:
-        """Return the members that the pool must have from now on."""
+        """Return the size of the pool from now on."""
         ...
 
-    def hold(self, model: int) -> float:
-        """Return the seconds for which the model is kept warm after its work."""
+    def keep_alive(self, model: int) -> float:
+        """Return the seconds for which the model stays warm after its last request."""
         ...
 
-    def came(self, model: int, idle: float, busy: float) -> None:
-        """Record a request after `idle` seconds without any, which followed work of `busy` seconds."""
+    def record_idle_time(self, model: int, idle: float, busy: float) -> None:
+        """Record a request after `idle` seconds without requests. Before, the model was busy for `busy` seconds."""
         ...
 
-    def worked(self, model: int, until: float) -> None:
-        """Record that the present work ends at `until`."""
+    def record_work_end(self, model: int, until: float) -> None:
+        """Record the end of the current work."""
         ...
 
-    def began(self, model: int, now: float) -> None:
+    def record_first_request(self, model: int, now: float) -> None:
         """Record the first request."""
         ...
 
-    def begins(self, now: float) -> None:
-        """Record that a start of some model begins."""
+    def record_start_begin(self, now: float) -> None:
+        """Record the begin of a start of any model."""
         ...
 
-    def started(self, model: int, seconds: float, waited: float, *, claimed: bool) -> None:
-        """Record a completed start, for which requests together waited for `waited` seconds."""
+    def record_start(self, model: int, seconds: float, waited: float, *, claimed: bool) -> None:
+        """Record a completed start. `waited`: total seconds that requests waited for it."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """The result of a run: the added wait of each request in seconds, and pod-seconds of replicas and of pool
+class FleetOutcome:
+    """The result of a run: the added wait of each request in seconds, and Pod-seconds of replicas and of pool
     members.
     """
 
@@ -76,33 +76,33 @@ class Outcome:
 
     @property
     def bill(self) -> float:
-        """Pod-seconds of all Pods."""
+        """Total Pod-seconds."""
         return self.replicas + self.members
 
     @property
     def mean_wait(self) -> float:
-        """Average seconds that a request waited for a start, over all requests."""
+        """Average wait for a start in seconds, over all requests."""
         return float(self.waits.mean()) if len(self.waits) else 0.0
 
     def quantile(self, share: float) -> float:
-        """Return the seconds that this share of the requests waited at most."""
+        """Return the quantile of the waits in seconds; `share` is from 0 to 1."""
         return float(np.quantile(self.waits, share)) if len(self.waits) else 0.0
 
 
 @dataclass(slots=True)
 class _Model:
     warm: bool = False
-    began: float = 0.0  # start of its present replica
+    began: float = 0.0  # creation of the current replica
     ready: float = 0.0
-    worked: float = 0.0  # since when it has worked without a pause
-    idle_from: float = float("nan")  # end of its last request
+    worked: float = 0.0  # begin of the current busy time
+    idle_from: float = float("nan")  # end of the last request
     claimed: bool = False
-    waited: float = 0.0  # seconds by all requests for its present start
+    waited: float = 0.0  # total seconds that requests waited for the current start
 
 
 @dataclass(slots=True)
 class _Pool:
-    """Members by the time at which they are ready."""
+    """Members of the pool, by the time at which they become ready."""
 
     cold: float
     ready: list[float] = field(default_factory=list)
@@ -115,7 +115,7 @@ class _Pool:
         self.size = size
         while len(self.ready) < size:
             heapq.heappush(self.ready, now + self.cold)
-        while len(self.ready) > size:  # those that are ready latest go
+        while len(self.ready) > size:  # remove the members that become ready last
             self.ready.remove(max(self.ready))
             heapq.heapify(self.ready)
 
@@ -131,63 +131,61 @@ class _Pool:
         self.counted = now
 
 
-class Fleet:
+class FleetSimulation:
     """One run of a policy over arrivals."""
 
-    def __init__(self, arrivals: Arrivals, times: Times, policy: KeepWarm) -> None:
+    def __init__(self, arrivals: Arrivals, times: FleetTimes, policy: KeepAlivePolicy) -> None:
         self._arrivals = arrivals
         self._times = times
         self._policy = policy
         self._models = [_Model() for _ in range(int(arrivals.models.max(initial=-1)) + 1)]
         self._pool = _Pool(times.cold)
-        self._planned = 0.0  # time of the last plan; the former keep-alives applied until then
+        self._planned = 0.0  # time of the last plan
         self._replicas = 0.0
         self._starts = self._cold = 0
 
-    def run(self) -> Outcome:
-        """Run the simulation from the first second to the last."""
+    def run(self) -> FleetOutcome:
+        """Run the simulation up to the horizon."""
         waits, following = [], 0.0
         for now, number in zip(self._arrivals.times.tolist(), self._arrivals.models.tolist(), strict=True):
             while following <= now:
                 self._replan(following)
-                following += self._policy.look
+                following += self._policy.interval
             waits.append(self._request(number, now))
         while following < self._arrivals.horizon:
             self._replan(following)
-            following += self._policy.look
+            following += self._policy.interval
         end = self._arrivals.horizon
         for number, model in enumerate(self._models):
-            self._let_go(number, model, end)
+            self._scale_to_zero(number, model, end)
             if model.warm:
                 self._replicas += max(0.0, end - model.began)
         self._pool.resize(0, end)
-        return Outcome(np.array(waits), self._replicas, self._pool.billed, self._starts, self._cold)
+        return FleetOutcome(np.array(waits), self._replicas, self._pool.billed, self._starts, self._cold)
 
     def _replan(self, now: float) -> None:
-        """Apply a new plan, also to idle models; models whose keep-alive has already ended are billed by the former
-        plan.
-        """
+        """Apply a new plan, also to idle models. Keep-alives that have ended already are billed by the former plan."""
         for number, model in enumerate(self._models):
-            self._let_go(number, model, now)
+            self._scale_to_zero(number, model, now)
         self._pool.resize(self._policy.replan(now), now)
         self._planned = now
 
-    def _let_go(self, number: int, model: _Model, now: float) -> None:
+    def _scale_to_zero(self, number: int, model: _Model, now: float) -> None:
         if not model.warm:
             return
-        gone = max(model.idle_from + self._policy.hold(number), self._planned)
-        if gone < now:
-            self._replicas += gone - model.began
+        ends = max(model.idle_from + self._policy.keep_alive(number), self._planned)
+        if ends < now:
+            self._replicas += ends - model.began
             model.warm = False
-            self._policy.started(number, model.ready - model.began, model.waited, claimed=model.claimed)
+            self._policy.record_start(number, model.ready - model.began, model.waited, claimed=model.claimed)
 
     def _request(self, number: int, now: float) -> float:
         model = self._models[number]
-        self._let_go(number, model, now)
+        self._scale_to_zero(number, model, now)
         if math.isnan(model.idle_from):
-            self._policy.began(number, now)
+            self._policy.record_first_request(number, now)
         elif model.idle_from <= now:
-            self._policy.came(number, now - model.idle_from, model.idle_from - model.worked)
+            self._policy.record_idle_time(number, now - model.idle_from, model.idle_from - model.worked)
         if not model.idle_from > now:
             model.worked = now
         if not model.warm:
@@ -196,12 +194,12 @@ class Fleet:
         model.waited += wait
         finished = now + wait + self._times.service
         model.idle_from = finished if math.isnan(model.idle_from) else max(model.idle_from, finished)
-        self._policy.worked(number, model.idle_from)
+        self._policy.record_work_end(number, model.idle_from)
         return wait
 
     def _start(self, model: _Model, now: float) -> None:
         model.claimed = claimed = self._pool.claim(now)
-        self._policy.begins(now)
+        self._policy.record_start_begin(now)
         self._starts += 1
         self._cold += not claimed
         model.warm, model.began = True, now
