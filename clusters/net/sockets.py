@@ -12,6 +12,7 @@ port. `PortGuard` closes both gaps:
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import socket
@@ -29,6 +30,7 @@ them. A process finds its sockets by their addresses.
 
 _OTHER_LOOPBACK: Final = {"127.0.0.1": "::1", "0.0.0.0": "::1", "::1": "127.0.0.1"}  # noqa: S104 - not bound
 
+_ESTABLISHED: Final = 1  # TCP_ESTABLISHED of linux/tcp_states.h, in the first byte of struct tcp_info
 BACKLOG: Final = 4096  # connections that wait to be accepted; a thousand clients may connect at once
 
 
@@ -122,6 +124,17 @@ def find_inherited(listen_fds: str, host: str, port: int) -> socket.socket | Non
             return found
         found.detach()
     return None
+
+
+def is_established(transport: asyncio.BaseTransport) -> bool:
+    """Return whether neither side has closed the connection, as far as the kernel of this machine knows.
+
+    The kernel knows of a close by the other side even while the transport does not read.
+    """
+    if transport.is_closing():
+        return False
+    sock = transport.get_extra_info("socket")
+    return bool(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _ESTABLISHED)
 
 
 def _make_socket(host: str, *options: int) -> socket.socket:

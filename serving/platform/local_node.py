@@ -9,7 +9,7 @@ from pathlib import Path
 from autoscaler.types import effective_policy
 from clusters.base.clock import Clock
 from clusters.base.objects import REVISION, Object
-from clusters.embedded.dataplane.view import Hold, HoldPolicy
+from clusters.embedded.dataplane.routing import HoldPolicy, ReadHoldPolicy
 from clusters.embedded.kubelet import Image
 from clusters.gateway.envoy import Envoy
 from clusters.gateway.limits import GatewayLimits
@@ -75,7 +75,7 @@ def _server_image(state: Path, hosts: tuple[str, ...]) -> Image:
     )
 
 
-def hold_policy(informers: Informers) -> Hold:
+def hold_policy(informers: Informers) -> ReadHoldPolicy:
     """Return the function from a PodAutoscaler to its hold policy: queue length, slots, and the revision's timeout."""
     revisions = informers[REVISION]
 

@@ -205,7 +205,7 @@ class Platform:
             envoy=self._gateway,
             activator=self._activator.link,
             activator_address=self._activator.address,
-            hold=hold_policy(informers),
+            read_hold_policy=hold_policy(informers),
             tokens=tokens,
             clock=self._clock,
         )

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from clusters.base.clock import SystemClock
 from clusters.base.objects import Key
-from clusters.embedded.activator.proxy.errors import HoldQueueFull, StartFailed
-from clusters.embedded.activator.throttle import RevisionThrottle
-from clusters.embedded.activator.wire import Load
-from clusters.embedded.activator.wire import Target as Revision
+from clusters.embedded.activator.proxy.errors import HoldQueueFull, RevisionFailed
+from clusters.embedded.activator.throttler import RevisionThrottler
+from clusters.embedded.activator.wire import ActivatorTarget, RevisionLoad
 from clusters.net.endpoints import Endpoint
 from tests.fuzz.target import Target
 
@@ -39,30 +38,30 @@ class _Stage:
         self.at_work = dict.fromkeys(ENDPOINTS, 0)
         self.refusing = 0
         self.tasks: list[asyncio.Task[None]] = []
-        self.throttle = RevisionThrottle(self.target(), lambda _: None, SystemClock())
+        self.throttle = RevisionThrottler(self.target(), lambda _: None, SystemClock())
 
-    def target(self, endpoints: Sequence[Endpoint] = (), broken: bool = False) -> Revision:
+    def target(self, endpoints: Sequence[Endpoint] = (), broken: bool = False) -> ActivatorTarget:
         """What the revision has now."""
-        return Revision(KEY, tuple(endpoints), HELD, self.slots, 10.0, broken)
+        return ActivatorTarget(KEY, tuple(endpoints), HELD, self.slots, 10.0, broken)
 
     async def request(self) -> None:
         """One request, through as many refusals as there are."""
-        ticket = self.throttle.arrive(SystemClock().monotonic())
+        request = self.throttle.new_request(SystemClock().monotonic())
         while True:
-            lease = await self.throttle.lease(ticket)
+            reservation = await self.throttle.reserve(request)
             if not self.refusing:
                 break
             self.refusing -= 1
-            lease.refused(ticket)
-        self.at_work[lease.endpoint] += 1
+            reservation.refused(request)
+        self.at_work[reservation.endpoint] += 1
         try:
-            assert self.at_work[lease.endpoint] <= self.slots, "more than the endpoint has room for"
-            lease.accepted()
+            assert self.at_work[reservation.endpoint] <= self.slots, "more than the endpoint has room for"
+            reservation.connected()
             await asyncio.sleep(0)
         finally:
-            self.at_work[lease.endpoint] -= 1
-            lease.release()
-            lease.release()
+            self.at_work[reservation.endpoint] -= 1
+            reservation.release()
+            reservation.release()
 
 
 async def _play(slots: int, steps: Sequence[str]) -> None:
@@ -72,12 +71,12 @@ async def _play(slots: int, steps: Sequence[str]) -> None:
         refused = list(steps[: number + 1]).count("refuse")  # who was refused waits again, however many do
         assert stage.throttle.load.queued <= HELD + refused, "more than may wait"
     stage.refusing = 0
-    stage.throttle.retarget(stage.target(ENDPOINTS))
+    stage.throttle.update(stage.target(ENDPOINTS))
     outcomes = await asyncio.gather(*stage.tasks, return_exceptions=True)
-    expected = (asyncio.CancelledError, HoldQueueFull, StartFailed)
+    expected = (asyncio.CancelledError, HoldQueueFull, RevisionFailed)
     assert all(outcome is None or isinstance(outcome, expected) for outcome in outcomes), outcomes
-    assert stage.throttle.load == Load()
-    stage.throttle.dismiss()
+    assert stage.throttle.load == RevisionLoad()
+    stage.throttle.remove()
 
 
 async def _step(stage: _Stage, step: str) -> None:
@@ -91,9 +90,9 @@ async def _step(stage: _Stage, step: str) -> None:
         case "work":
             await asyncio.sleep(0)
         case "none" | "broken":
-            stage.throttle.retarget(stage.target((), step == "broken"))
+            stage.throttle.update(stage.target((), step == "broken"))
         case "one" | "all":
-            stage.throttle.retarget(stage.target(ENDPOINTS[:1] if step == "one" else ENDPOINTS))
+            stage.throttle.update(stage.target(ENDPOINTS[:1] if step == "one" else ENDPOINTS))
 
 
 TARGETS = (Target("the hold queue", SCHEDULES, opened, everyday=100),)

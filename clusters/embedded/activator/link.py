@@ -18,9 +18,9 @@ from clusters.base.errors import Unavailable
 from clusters.base.objects import Key
 from clusters.embedded.activator.wire import (
     LINE_LIMIT,
-    Load,
+    ActivatorTarget,
     Message,
-    Target,
+    RevisionLoad,
     decode,
     encode,
     key_from_wire,
@@ -38,7 +38,7 @@ FIRST_BACKOFF = 0.02  # s; a restarted activator is back within 0.2 s
 LARGEST_BACKOFF = 1.0  # s; the socket is local, a failed try costs nothing
 _BACKOFF = Backoff(FIRST_BACKOFF, LARGEST_BACKOFF)
 ACK_TIMEOUT = 5.0  # s; an activator that is alive answers within a millisecond
-IDLE = Load()
+IDLE = RevisionLoad()
 
 
 class ActivatorLink:
@@ -49,12 +49,12 @@ class ActivatorLink:
         self._clock = clock
         self._writer: asyncio.StreamWriter | None = None
         self._connected = asyncio.Event()
-        self._wanted: dict[Key, Target | None] = {}  # None: to be removed, until acknowledged
-        self._pending: dict[int, Key] = {}  # order → its revision, until acknowledged
-        self._latest: dict[Key, int] = {}  # the last order about a revision, until acknowledged
+        self._wanted: dict[Key, ActivatorTarget | None] = {}  # None: to be removed, until acknowledged
+        self._pending: dict[int, Key] = {}  # message → its revision, until acknowledged
+        self._latest: dict[Key, int] = {}  # the last message about a revision, until acknowledged
         self._waiters: dict[int, asyncio.Future[None]] = {}
-        self._orders = 0
-        self._loads: dict[Key, Load] = {}
+        self._sequence = 0
+        self._loads: dict[Key, RevisionLoad] = {}
         self._known: frozenset[Key] = frozenset()
         self._address = ""
         self._callbacks: list[Callback] = []
@@ -73,7 +73,7 @@ class ActivatorLink:
         """Wait until the activator has answered the handshake."""
         await self._connected.wait()
 
-    def load(self, key: Key) -> Load:
+    def load(self, key: Key) -> RevisionLoad:
         """Return the requests of this revision at the activator."""
         return self._loads.get(key, IDLE)
 
@@ -90,19 +90,19 @@ class ActivatorLink:
         """Return whether `load` is current. Loads are pushed, so they are current while there is a connection."""
         return self.connected
 
-    async def set_target(self, target: Target) -> None:
+    async def set_target(self, target: ActivatorTarget) -> None:
         """Apply `target`. After this, new requests go only to its endpoints.
 
         Raises Unavailable if the activator does not acknowledge in time; the target is sent again on reconnect.
         """
         if self._wanted.get(target.key) != target or target.key in self._latest:
             self._wanted[target.key] = target
-            await self._order(target.key, {"set": target_to_wire(target)})
+            await self._request(target.key, {"set": target_to_wire(target)})
 
     async def remove_target(self, key: Key) -> None:
         """Remove a revision: requests that wait for it get 503. Raises Unavailable as `set_target` does."""
         self._wanted[key] = None
-        await self._order(key, {"remove": list(key)})
+        await self._request(key, {"remove": list(key)})
 
     async def retain(self, keys: Iterable[Key]) -> None:
         """Remove all other revisions, after a new control plane has observed all revisions that exist.
@@ -110,79 +110,81 @@ class ActivatorLink:
         Raises Unavailable as `set_target` does, and while there is no connection.
         """
         if not self.connected:
-            raise Unavailable(f"activator at {self._path} is not connected: what it knows is not known")
+            raise Unavailable(f"activator at {self._path} is not connected: its revisions are not known")
         kept = frozenset(keys)
         for key in self._known | frozenset(self._wanted):
             if key not in kept:
                 await self.remove_target(key)
 
     async def run(self) -> None:
-        """Keep connected until cancelled."""
+        """Connect, and reconnect after failures, until cancelled."""
         failures = 0
         while True:
             try:
                 reader, writer = await unix_sockets.open_connection(self._path, LINE_LIMIT)
             except OSError as error:
                 pause = _BACKOFF.delay(failures)
-                log.debug("activator at %s does not answer (%s): again in %.2f s", self._path, error, pause)
+                log.debug("activator at %s does not answer (%s): retrying in %.2f s", self._path, error, pause)
                 await self._clock.sleep(pause)
                 failures += 1
                 continue
             failures = 0
-            await self._converse(reader, writer)
+            await self._receive(reader, writer)
             await self._clock.sleep(FIRST_BACKOFF)
 
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _receive(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while line := await reader.readline():
-                self._take(decode(line), writer)
+                self._handle(decode(line), writer)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            log.warning("connection to the activator at %s broke: %s", self._path, error)
+            log.warning("connection to the activator at %s failed: %s", self._path, error)
         finally:
             self._writer = None
             self._connected.clear()
             writer.close()
 
-    def _take(self, message: Message, writer: asyncio.StreamWriter) -> None:
+    def _handle(self, message: Message, writer: asyncio.StreamWriter) -> None:
         if "hello" in message:
-            self._greet(message["hello"], writer)
-            self._replace_loads(loads_from_wire(message["loads"]))
+            self._start_session(message["hello"], writer)
+            loads = loads_from_wire(message["loads"])
+            self._set_loads({**dict.fromkeys(self._loads, IDLE), **loads})
         elif "loads" in message:
             self._set_loads(loads_from_wire(message["loads"]))
         elif "ack" in message:
             self._acknowledged(int(message["ack"]), message.get("error"))
 
-    def _greet(self, hello: Mapping[str, Any], writer: asyncio.StreamWriter) -> None:
+    def _start_session(self, hello: Mapping[str, Any], writer: asyncio.StreamWriter) -> None:
         self._address = str(hello["address"])
         self._known = frozenset(key_from_wire(pair) for pair in hello["targets"])
         self._writer = writer
         for key, target in self._wanted.items():
-            words = {"remove": list(key)} if target is None else {"set": target_to_wire(target)}
-            self._send(self._latest.get(key, 0), words)
+            message = {"remove": list(key)} if target is None else {"set": target_to_wire(target)}
+            self._send(self._latest.get(key, 0), message)
         self._connected.set()
 
-    async def _order(self, key: Key, words: Mapping[str, Any]) -> None:
-        self._orders += 1
-        number = self._orders
+    async def _request(self, key: Key, message: Mapping[str, Any]) -> None:
+        """Send a message about the revision, and wait for its acknowledgement. Raises Unavailable."""
+        self._sequence += 1
+        number = self._sequence
         waiter = asyncio.get_running_loop().create_future()
         self._waiters[number] = waiter
         self._pending[number] = key
         self._latest[key] = number
-        self._send(number, words)
+        self._send(number, message)
         try:
             async with asyncio.timeout(ACK_TIMEOUT):
                 await waiter
         except TimeoutError as error:
             raise Unavailable(
-                f"activator at {self._path} did not take the endpoints of {key} within {ACK_TIMEOUT:.0f} s: "
-                "is its process alive?"
+                f"activator at {self._path} did not acknowledge the endpoints of {key} within {ACK_TIMEOUT:.0f} s: "
+                "check its process"
             ) from error
         finally:
             self._waiters.pop(number, None)
 
-    def _send(self, number: int, words: Mapping[str, Any]) -> None:
+    def _send(self, number: int, message: Mapping[str, Any]) -> None:
         if self._writer is not None:
-            self._writer.write(encode({**words, "id": number}))
+            self._writer.write(encode({**message, "id": number}))
 
     def _acknowledged(self, number: int, error: str | None) -> None:
         """Record an acknowledgement, which covers all earlier messages about the same revision."""
@@ -191,26 +193,19 @@ class ActivatorLink:
             return
         for earlier in [one for one, about in self._pending.items() if about == key and one <= number]:
             del self._pending[earlier]
-            self._settle(earlier, error)
+            waiter = self._waiters.get(earlier)
+            if waiter is None or waiter.done():
+                continue
+            if error:
+                waiter.set_exception(Unavailable(f"activator at {self._path} refused: {error}"))
+            else:
+                waiter.set_result(None)
         if self._latest.get(key) == number:
             del self._latest[key]
             if self._wanted.get(key, IDLE) is None:
                 del self._wanted[key]
 
-    def _settle(self, number: int, error: str | None) -> None:
-        waiter = self._waiters.get(number)
-        if waiter is None or waiter.done():
-            return
-        if error:
-            waiter.set_exception(Unavailable(f"activator at {self._path} refused: {error}"))
-        else:
-            waiter.set_result(None)
-
-    def _replace_loads(self, loads: Mapping[Key, Load]) -> None:
-        gone = {key: IDLE for key in self._loads if key not in loads}
-        self._set_loads({**gone, **loads})
-
-    def _set_loads(self, loads: Mapping[Key, Load]) -> None:
+    def _set_loads(self, loads: Mapping[Key, RevisionLoad]) -> None:
         for key, load in loads.items():
             before = self._loads.pop(key, IDLE)
             if load != IDLE:
@@ -218,6 +213,3 @@ class ActivatorLink:
             if (before.queued == 0) != (load.queued == 0):
                 for callback in self._callbacks:
                     callback(key)
-
-
-__all__ = ["ActivatorLink", "Load", "Target"]

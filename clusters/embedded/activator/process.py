@@ -1,4 +1,4 @@
-"""The activator process: it is started, adopted after a crash of the control plane, and restarted when it ends.
+"""Start the activator process, adopt it after a crash of the control plane, and restart it when it ends.
 
 Its address does not change while a platform runs, so the gateway's configuration stays valid. The control plane holds
 the listening socket, so requests wait while a new activator starts.
@@ -24,7 +24,6 @@ from clusters.base.errors import KnodelError
 from clusters.base.identity import Identity, folder_id, identify, is_running
 from clusters.base.removal import remove_files
 from clusters.embedded.activator.link import ActivatorLink
-from clusters.embedded.activator.proxy.tcp import RECEIVE_BUFFER
 from clusters.embedded.activator.wire import LINE_LIMIT, decode
 from clusters.embedded.kubelet.process.environment import node_environment
 from clusters.gateway.token import VARIABLE
@@ -33,22 +32,23 @@ from clusters.net.sockets import PortGuard
 
 log = logging.getLogger(__name__)
 
+RECEIVE_BUFFER = 32 * 1024  # bytes; SO_RCVBUF of callers' sockets, which limits the body of a held request in memory
 HOST = "127.0.0.1"
-PORTS = range(30_000, 32_768)  # below Linux' ephemeral ports, so no outgoing connection takes it during a restart
+PORTS = range(30_000, 32_768)  # below Linux' ephemeral ports, so no outgoing connection takes one during a restart
 RECORD = "activator.pid.json"
 ADDRESS = "activator.address.json"
 SOCKET = "control.sock"
 LOG = "activator.log"
-OUTPUT = "activator.out"  # what it says outside its log: usage, a crash of the interpreter
-REPLACE_PATIENCE = 60.0  # s that an activator of another version gets to have no requests; then they finish as it ends
+OUTPUT = "activator.out"  # output beside its log: usage, a crash of the interpreter
+REPLACE_TIMEOUT = 60.0  # s to wait until an activator of another version is idle; then its requests finish as it ends
 REBIND_EVERY = 0.002  # s
-START_PATIENCE = 15.0  # s; it takes 0.3 s on a quiet machine
-ADOPT_PATIENCE = 3.0  # s; a process that lives but does not say hello by then is replaced
-LOOK_EVERY = 0.01  # s, for the socket of a process that is starting
-FIRST_BACKOFF = 0.02  # s before a restart: requests to models at zero fail meanwhile
-LARGEST_BACKOFF = 4.0  # s; of one that dies again and again: it is back within 5 s even then
+START_TIMEOUT = 15.0  # s; a start takes 0.3 s on an idle machine
+ADOPT_TIMEOUT = 3.0  # s; a process that runs but does not answer by then is replaced
+POLL_INTERVAL = 0.01  # s, for the socket of a process that is starting
+FIRST_BACKOFF = 0.02  # s before a restart; requests to models at zero fail in the meantime
+LARGEST_BACKOFF = 4.0  # s, after repeated crashes: it is back within 5 s
 _BACKOFF = Backoff(FIRST_BACKOFF, LARGEST_BACKOFF)
-STEADY = 30.0  # s after which a start counts as a success
+STABLE_AFTER = 30.0  # s of running after which the back-off is reset
 
 
 class ActivatorFailed(KnodelError):
@@ -56,7 +56,7 @@ class ActivatorFailed(KnodelError):
 
 
 class ActivatorProcess:
-    """An activator with its files in `folder`, and its gateway token (`clusters.gateway.token`)."""
+    """An activator with its files in `folder`. `token` is its gateway token (`clusters.gateway.token`)."""
 
     def __init__(self, folder: Path, clock: Clock, token: str | None = None) -> None:
         self._folder = folder
@@ -82,20 +82,20 @@ class ActivatorProcess:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         record = processes.read_record(self._folder / RECORD)
         former = None if record is None else record.identity
-        found = await self._who_answers(former, ADOPT_PATIENCE)
+        found = await self._find_process(former, ADOPT_TIMEOUT)
         if found is not None:
             log.info("adopted the activator (pid %d)", found.pid)
             version = record.version if record is not None else ""
             self._outdated = version != self._version
-            self._hold(found, version)
-            with contextlib.suppress(OSError):  # one of a version that did not share its port
+            self._record(found, version)
+            with contextlib.suppress(OSError):  # a version that did not share its port
                 self._guard = PortGuard.join(*self.address)
             return
         if former is not None:
-            log.warning("the activator (pid %d) does not answer: replaced", former.pid)
+            log.warning("the activator (pid %d) does not answer: replacing it", former.pid)
             await processes.terminate(former, 0.0)
         launched = self._launch()
-        if await self._who_answers(launched, START_PATIENCE) is None:
+        if await self._find_process(launched, START_TIMEOUT) is None:
             await self.stop(0.0)
             raise ActivatorFailed(
                 f"the activator did not start on {self.address[0]}:{self.address[1]}: "
@@ -103,7 +103,7 @@ class ActivatorProcess:
             )
 
     async def run(self) -> None:
-        """Keep it running and the link connected until cancelled. Call `start` before."""
+        """Keep the process running and the link connected until cancelled. Call `start` before."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.link.run(), name="activator link")
             group.create_task(self._keep_running(), name="activator process")
@@ -111,7 +111,7 @@ class ActivatorProcess:
                 group.create_task(self._replace(), name="activator upgrade")
 
     async def stop(self, grace: float) -> None:
-        """Stop it: it has up to `grace` seconds for its requests. Its files are removed."""
+        """Stop the process, after up to `grace` seconds for its requests, and remove its files."""
         self._stopping = True
         self.close()
         if self._identity is not None:
@@ -121,9 +121,9 @@ class ActivatorProcess:
 
     def close(self) -> None:
         """Close the listening socket of this control plane. The activator continues."""
-        for held in (self._listener, self._guard):
-            if held is not None:
-                held.close()
+        for opened in (self._listener, self._guard):
+            if opened is not None:
+                opened.close()
         self._listener = self._guard = None
 
     async def _keep_running(self) -> None:
@@ -132,19 +132,19 @@ class ActivatorProcess:
             if self._identity is not None:
                 await processes.wait_ended(self._identity)
             if self._stopping:
-                await asyncio.Event().wait()  # its end was wanted
+                await asyncio.Event().wait()  # `stop` ended it
             if self._outdated:
-                self._outdated = False  # its end was wanted, too
+                self._outdated = False  # `_replace` ended it
             else:
-                if self._clock.monotonic() - started > STEADY:
+                if self._clock.monotonic() - started > STABLE_AFTER:
                     self._failures = 0
-                log.error("the activator ended: see %s; starting another", self._folder / LOG)
+                log.error("the activator ended: see %s; restarting it", self._folder / LOG)
                 await self._clock.sleep(_BACKOFF.delay(self._failures))
                 self._failures += 1
             try:
                 self._launch()
             except (OSError, ActivatorFailed) as error:
-                log.error("the activator cannot be started: %s", error)
+                log.error("cannot start the activator: %s", error)
 
     async def _replace(self) -> None:
         """End an adopted activator of another version while it has no requests; `_keep_running` starts another.
@@ -152,9 +152,9 @@ class ActivatorProcess:
         The control plane listens at the address as soon as the former one does not.
         """
         await self.link.wait_connected()
-        deadline = self._clock.monotonic() + REPLACE_PATIENCE
+        deadline = self._clock.monotonic() + REPLACE_TIMEOUT
         while self.link.busy and self._clock.monotonic() < deadline:
-            await self._clock.sleep(LOOK_EVERY)
+            await self._clock.sleep(POLL_INTERVAL)
         if self._identity is None or self._stopping:
             return
         log.info("replacing the activator (pid %d): it is of another version", self._identity.pid)
@@ -166,9 +166,12 @@ class ActivatorProcess:
             await self._clock.sleep(REBIND_EVERY)
 
     def _launch(self) -> Identity:
-        """Start one on the listening socket. Raises ActivatorFailed, OSError."""
+        """Start a process on the listening socket. Raises ActivatorFailed, OSError."""
         listener = self._listen()
-        _write_address(self._folder / ADDRESS, self.address)
+        path, (host, port) = self._folder / ADDRESS, self.address
+        temporary = path.with_name(f".{path.name}.new")
+        temporary.write_text(json.dumps({"host": host, "port": port, "home": folder_id(path.parent)}) + "\n")
+        temporary.replace(path)
         command = [sys.executable, "-P", "-m", "clusters.embedded.activator", "--fd", str(listener.fileno())]
         command += ["--control", str(self._folder / SOCKET), "--log", str(self._folder / LOG)]
         launched = processes.start_detached(
@@ -178,10 +181,10 @@ class ActivatorProcess:
             environment={**node_environment(), VARIABLE: self._token},
             files=[listener.fileno()],
         )
-        self._hold(launched, self._version)
+        self._record(launched, self._version)
         return launched
 
-    def _hold(self, identity: Identity, version: str) -> None:
+    def _record(self, identity: Identity, version: str) -> None:
         self._identity = identity
         processes.write_record(self._folder / RECORD, processes.ProcessRecord(identity, version))
 
@@ -198,7 +201,7 @@ class ActivatorProcess:
         return self._listener
 
     def _choose_address(self) -> tuple[str, int]:
-        """The address in the folder, when a former activator may still run there or it is free, else another."""
+        """Return the recorded address if an activator may still run there or if it is free, else another one."""
         known = _read_address(self._folder / ADDRESS)
         if known is not None and (self._former_runs() or _is_free(*known)):
             return known
@@ -208,25 +211,25 @@ class ActivatorProcess:
         if processes.read_record(self._folder / RECORD) is not None:
             return True
         try:
-            unix_sockets.connect(self._folder / SOCKET, ADOPT_PATIENCE).close()
+            unix_sockets.connect(self._folder / SOCKET, ADOPT_TIMEOUT).close()
         except OSError:
             return False
         return True
 
-    async def _who_answers(self, expected: Identity | None, patience: float) -> Identity | None:
+    async def _find_process(self, expected: Identity | None, timeout: float) -> Identity | None:
         """Return the process that answers on the control socket within the time, or None."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(timeout):
                 while True:
-                    pid = await self._hello()
+                    pid = await self._request_pid()
                     if pid is not None:
                         return identify(pid)
                     if expected is None or not is_running(expected):
                         return None
-                    await self._clock.sleep(LOOK_EVERY)
+                    await self._clock.sleep(POLL_INTERVAL)
         return None
 
-    async def _hello(self) -> int | None:
+    async def _request_pid(self) -> int | None:
         try:
             reader, writer = await unix_sockets.open_connection(self._folder / SOCKET, LINE_LIMIT)
         except OSError:
@@ -240,7 +243,7 @@ class ActivatorProcess:
 
 
 def code_version() -> str:
-    """Return what changes when another version of the activator's code, or another Python, is installed."""
+    """Return a digest that changes with the activator's code and with the Python version."""
     root = Path(__file__).parents[2]
     digest = hashlib.sha256(sys.version.encode())
     for path in sorted(root.rglob("*.py")):
@@ -256,13 +259,6 @@ def _read_address(path: Path) -> tuple[str, int] | None:
         return (str(record["host"]), int(record["port"])) if record["home"] == folder_id(path.parent) else None
     except (FileNotFoundError, ValueError, TypeError, KeyError):
         return None
-
-
-def _write_address(path: Path, address: tuple[str, int]) -> None:
-    temporary = path.with_name(f".{path.name}.new")
-    record = {"host": address[0], "port": address[1], "home": folder_id(path.parent)}
-    temporary.write_text(json.dumps(record) + "\n")
-    temporary.replace(path)
 
 
 def _free_port() -> int:

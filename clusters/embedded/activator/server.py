@@ -1,4 +1,4 @@
-"""uvicorn without its clock: no wake-up while nothing happens, signals by the loop, and a drain that ends in time."""
+"""A uvicorn server without periodic wake-ups, whose signals the process handles, and whose drain is limited."""
 
 from __future__ import annotations
 
@@ -9,19 +9,17 @@ from collections.abc import Iterator
 from uvicorn.config import Config
 from uvicorn.server import Server
 
-from clusters.embedded.activator.app import Activator
+from clusters.embedded.activator.handler import ActivationHandler
 from clusters.embedded.activator.proxy.caller import CallerConnection
-from clusters.embedded.activator.proxy.tcp import BACKLOG
+from clusters.net.sockets import BACKLOG
 
-KEEP_ALIVE = (
-    2 * 3600
-)  # s; longer than the gateway's own idle time-out (1 h), so that it never meets a closing connection
+KEEP_ALIVE = 2 * 3600  # s; longer than the gateway's idle timeout of 1 h, so it never uses a connection that is closing
 
 
 class ActivatorServer(Server):
-    """Serves `app` until `stop`, then finishes what is in flight, for `drain` seconds at most."""
+    """Serve `app` until `stop`, then finish active requests, for at most `drain` seconds."""
 
-    def __init__(self, app: Activator, drain: int) -> None:
+    def __init__(self, app: ActivationHandler, drain: int) -> None:
         super().__init__(
             Config(
                 app,
@@ -42,14 +40,14 @@ class ActivatorServer(Server):
         self._stopping = asyncio.Event()
 
     def stop(self) -> None:
-        """Accept nothing more and end when all is answered."""
+        """Stop accepting connections, and end when all requests are finished."""
         self._stopping.set()
 
     async def main_loop(self) -> None:
-        """Wait for `stop`; uvicorn's own looks ten times a second."""
+        """Wait for `stop`. The method of uvicorn polls ten times a second."""
         await self._stopping.wait()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals are the process's (`__main__`); uvicorn would end by the signal after a clean drain."""
+        """Install no signal handlers: `__main__` does. uvicorn would end by the signal after a clean drain."""
         yield

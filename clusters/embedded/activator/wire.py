@@ -1,11 +1,12 @@
-"""The words that the control plane and the activator exchange: one JSON object a line, over a unix socket.
+"""The messages between the control plane and the activator: one JSON object a line, over a Unix socket.
 
-To the activator:    {"set": TARGET, "id": N}    {"remove": [NAMESPACE, REVISION], "id": N}
-From the activator:  {"hello": {"pid": …, "address": "HOST:PORT", "targets": [[NAMESPACE, REVISION], …]}, "loads": […]}
-                     {"loads": [[NAMESPACE, REVISION, QUEUED, ACTIVE], …]}    {"ack": N}    {"ack": N, "error": "…"}
+    To the activator:    {"set": TARGET, "id": N}    {"remove": [NAMESPACE, REVISION], "id": N}
+    From the activator:  {"hello": {"pid": …, "address": "HOST:PORT", "targets": [[NAMESPACE, REVISION], …]},
+                          "loads": […]}
+                         {"loads": [[NAMESPACE, REVISION, QUEUED, ACTIVE], …]}    {"ack": N}    {"ack": N, "error": "…"}
 
-`hello` comes first, with every load that is not zero; later lines name what changed. An `ack` is sent when the order is
-in force. Pure: lines in, values out.
+`hello` is sent first, with every load that is not zero; later messages have the loads that changed. An `ack` is sent
+when the message with that `id` is applied.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ from typing import Any
 from clusters.base.objects import Key
 from clusters.net.endpoints import Endpoint
 
-LINE_LIMIT = 4 * 1024 * 1024  # bytes; a Target of 1 000 endpoints (the most that a Model may have) takes 0.1 MB
+LINE_LIMIT = 4 * 1024 * 1024  # bytes; a target of 1 000 endpoints, the maximum of a Model, has 0.1 MB
 
 Message = dict[str, Any]
-"""One decoded line."""
+"""A decoded message."""
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """What the activator knows of a revision.
+class ActivatorTarget:
+    """The endpoints of a revision, and how the activator holds its requests.
 
-    `hold_limit`: how many requests may wait; the next is refused with 429. `slots_per_endpoint`: how many requests of
-    the activator's one endpoint takes at once, 0 for any number. `timeout`: seconds that a request may wait.
-    `broken`: every replica failed to start and says why; without endpoints nobody is to wait.
+    `hold_limit`: maximum number of queued requests; another one gets 429. `slots_per_endpoint`: maximum number of
+    concurrent requests of the activator at one endpoint, 0 for no limit. `timeout`: maximum time in the queue, in
+    seconds. `broken`: every replica failed to start, so requests fail at once while there are no endpoints.
     """
 
     key: Key
@@ -42,31 +43,31 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
-    """Requests of one revision at the activator: waiting for an endpoint, and passed on but not yet answered."""
+class RevisionLoad:
+    """The requests of one revision at the activator: queued, and sent to an endpoint but not yet answered."""
 
     queued: int = 0
     active: int = 0
 
 
-Loads = Mapping[Key, Load]
+Loads = Mapping[Key, RevisionLoad]
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
-    """One line."""
+    """Return the message as one line."""
     return json.dumps(message, separators=(",", ":")).encode() + b"\n"
 
 
 def decode(line: bytes) -> Message:
-    """The object of one line. Raises ValueError for anything else."""
+    """Return the message of one line. Raises ValueError for anything but a JSON object."""
     message = json.loads(line)
     if not isinstance(message, dict):
         raise ValueError(f"expected a JSON object, got {type(message).__name__}")
     return message
 
 
-def target_to_wire(target: Target) -> Message:
-    """A Target as JSON."""
+def target_to_wire(target: ActivatorTarget) -> Message:
+    """Return a target as JSON."""
     return {
         "key": list(target.key),
         "endpoints": [[one.pod, one.host, one.port, one.management_port] for one in target.endpoints],
@@ -78,11 +79,11 @@ def target_to_wire(target: Target) -> Message:
     }
 
 
-def target_from_wire(message: Mapping[str, Any]) -> Target:
-    """The inverse of `target_to_wire`. Raises KeyError, TypeError or ValueError for another shape."""
+def target_from_wire(message: Mapping[str, Any]) -> ActivatorTarget:
+    """Return the target of `target_to_wire`. Raises KeyError, TypeError or ValueError for another shape."""
     endpoints = message["endpoints"]
-    tokens = message.get("tokens") or [""] * len(endpoints)  # a control plane of an earlier version sends none
-    return Target(
+    tokens = message.get("tokens") or [""] * len(endpoints)  # an older control plane sends none
+    return ActivatorTarget(
         key=key_from_wire(message["key"]),
         endpoints=tuple(
             Endpoint(str(pod), str(host), int(port), int(management), str(token))
@@ -91,21 +92,21 @@ def target_from_wire(message: Mapping[str, Any]) -> Target:
         hold_limit=int(message["holdLimit"]),
         slots_per_endpoint=int(message["slots"]),
         timeout=float(message["timeout"]),
-        broken=bool(message.get("broken", False)),  # a control plane of before does not say
+        broken=bool(message.get("broken", False)),  # an older control plane omits it
     )
 
 
 def key_from_wire(pair: Iterable[str]) -> Key:
-    """A Key from its two-element list. Raises ValueError for another length."""
+    """Return the Key of a list of two. Raises ValueError for another length."""
     namespace, name = pair
     return Key(str(namespace), str(name))
 
 
 def loads_to_wire(loads: Loads) -> list[list[Any]]:
-    """Loads as JSON."""
+    """Return loads as JSON."""
     return [[*key, load.queued, load.active] for key, load in loads.items()]
 
 
-def loads_from_wire(items: Iterable[Iterable[Any]]) -> dict[Key, Load]:
-    """The inverse of `loads_to_wire`. Raises ValueError or TypeError for another shape."""
-    return {Key(str(ns), str(name)): Load(int(queued), int(active)) for ns, name, queued, active in items}
+def loads_from_wire(items: Iterable[Iterable[Any]]) -> dict[Key, RevisionLoad]:
+    """Return the loads of `loads_to_wire`. Raises ValueError or TypeError for another shape."""
+    return {Key(str(ns), str(name)): RevisionLoad(int(queued), int(active)) for ns, name, queued, active in items}

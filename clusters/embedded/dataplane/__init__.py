@@ -1,1 +1,1 @@
-"""The data plane controller: Ingresses and ready Pods become Envoy's and the activator's configuration."""
+"""The data plane controller: program Envoy and the activator from Ingresses, ServerlessServices and ready Pods."""

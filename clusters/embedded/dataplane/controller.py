@@ -1,12 +1,13 @@
-"""The data plane controller: Ingresses, ServerlessServices and ready Pods → Envoy's configuration and the activator's.
+"""The data plane controller: program Envoy and the activator from Ingresses, ServerlessServices and ready Pods.
 
-    Ingress ─┐                       ┌─▶ Envoy: one update at a time, what changes meanwhile goes into the next
-    SKS ─────┼─▶ dirty keys ─▶ View ─┤     └─▶ statuses of Ingresses and ServerlessServices, once a probe saw it
-    Pod ─────┤                       └─▶ activator: at once, each revision for itself
+    Ingress ─┐                                 ┌─▶ Envoy: one update at a time; later changes are in the next one
+    SKS ─────┼─▶ changed keys ─▶ RoutingState ─┤     └─▶ statuses of Ingresses and ServerlessServices, after a probe
+    Pod ─────┤                                 └─▶ activator: at once, each revision separately
     PA ──────┘
 
-A revision is served by its ready Pods when its ServerlessService says Serve and one is ready, else by the activator.
-Envoy's files are not touched before the informers hold everything: one that was adopted goes on by what it has.
+Envoy sends requests to a revision's ready Pods when its ServerlessService is in mode Serve and a Pod is ready;
+otherwise to the activator. Envoy's files are not changed before the informers have listed all objects, so an adopted
+Envoy keeps its configuration until then.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from clusters.base.api import Cluster
 from clusters.base.clock import Clock
 from clusters.base.errors import KnodelError, Unavailable
 from clusters.base.objects import INGRESS, POD, POD_AUTOSCALER, SERVERLESS_SERVICE, Key, Object, key_of
-from clusters.embedded.activator.link import Target
-from clusters.embedded.dataplane.reports import Reports
-from clusters.embedded.dataplane.view import Hold, HoldPolicy, View, revision_of, stamp_of
+from clusters.embedded.activator.wire import ActivatorTarget
+from clusters.embedded.dataplane.routing import ReadHoldPolicy, RoutingState, revision_of, spec_version_of
+from clusters.embedded.dataplane.status import StatusReporter
 from clusters.gateway.errors import NotServing
 from clusters.gateway.routes import Backend, Table
 from clusters.gateway.token import ACTIVATOR, GatewayTokens
@@ -31,42 +32,42 @@ from clusters.runtime.informer import Informers
 
 log = logging.getLogger(__name__)
 
-RELEASE_TIMEOUT: Final = 5.0  # s; a Pod that cannot be taken out of routing by then is stopped all the same
-QUIET_WITHIN: Final = 1.0  # s for a released Pod's last requests to end; one that takes longer is well under way there
-LOOK_EVERY: Final = 0.005  # s between looks at a Pod's last requests
-RETRY_AFTER: Final = 0.25  # s between tries while Envoy, or the activator, does not answer
+RELEASE_TIMEOUT: Final = 5.0  # s; a Pod that is still routed to after this time is stopped anyway
+QUIET_TIMEOUT: Final = 1.0  # s to wait for the active requests of a released Pod
+QUIET_POLL: Final = 0.005  # s between checks of these requests
+RETRY_AFTER: Final = 0.25  # s between attempts while Envoy or the activator does not answer
 
 
 class Gateway(Protocol):
-    """What is needed of `clusters.gateway.envoy.Envoy`."""
+    """The methods of `clusters.gateway.envoy.Envoy` that are used here."""
 
     async def apply(self, table: Table) -> None:
         """Return once every later request is routed by `table`. Raises NotServing, ConfigurationRejected."""
         ...
 
     async def requests_at(self, backend: Backend) -> int:
-        """How many requests a backend of the present table has not answered yet. Raises NotServing."""
+        """Return the number of active requests of a backend of the present table. Raises NotServing."""
         ...
 
 
 class Activator(Protocol):
-    """What is needed of `clusters.embedded.activator.link.ActivatorLink`."""
+    """The methods of `clusters.embedded.activator.link.ActivatorLink` that are used here."""
 
-    async def set_target(self, target: Target) -> None:
-        """Return once it is in force. Raises Unavailable."""
+    async def set_target(self, target: ActivatorTarget) -> None:
+        """Return once `target` is applied. Raises Unavailable."""
         ...
 
     async def remove_target(self, key: Key) -> None:
-        """Forget a revision. Raises Unavailable."""
+        """Remove a revision. Raises Unavailable."""
         ...
 
     async def retain(self, keys: Iterable[Key]) -> None:
-        """Forget all other revisions. Raises Unavailable."""
+        """Remove all other revisions. Raises Unavailable."""
         ...
 
 
 class DataPlane:
-    """Make it before the informers run; `run` until the end."""
+    """The controller. Create it before the informers run, and call `run`."""
 
     def __init__(
         self,
@@ -76,7 +77,7 @@ class DataPlane:
         envoy: Gateway,
         activator: Activator,
         activator_address: tuple[str, int],
-        hold: Hold,
+        read_hold_policy: ReadHoldPolicy,
         tokens: GatewayTokens,
         clock: Clock,
     ) -> None:
@@ -84,79 +85,77 @@ class DataPlane:
         self._envoy = envoy
         self._activator = activator
         self._clock = clock
-        self._view = View(informers, Backend(*activator_address, tokens.of(ACTIVATOR)), hold, tokens)
+        self._routing = RoutingState(
+            informers, Backend(*activator_address, tokens.of(ACTIVATOR)), read_hold_policy, tokens
+        )
         self._dirty_ingresses: set[Key] = set()
         self._dirty_revisions: set[Key] = set()
         self._changed = asyncio.Event()
         self._changes = 0
-        self._applied = -1  # number of the last change that is in force; -1 before the first configuration is
+        self._applied = -1  # number of the last change that is programmed; -1 before the first configuration
         self._progress = asyncio.Condition()
-        self._trouble = ""
-        self._told: set[Key] = set()  # the revisions that the activator acknowledged
-        self._targets = Controller("activator targets", self._tell_activator, workers=8)
-        self._reports = Reports(cluster, informers, self._view, self._told.__contains__, clock)
-        self._subscribe()
+        self._error = ""
+        self._acknowledged: set[Key] = set()  # the revisions that the activator has acknowledged
+        self._targets = Controller("activator targets", self._update_activator, workers=8)
+        self._reporter = StatusReporter(cluster, informers, self._routing, self._acknowledged.__contains__, clock)
+        informers[INGRESS].subscribe(self._on_ingress)
+        informers[SERVERLESS_SERVICE].subscribe(self._on_service)
+        informers[POD].subscribe(self._on_pod)
+        informers[POD_AUTOSCALER].subscribe(self._on_autoscaler)
 
     async def run(self) -> None:
-        """Follow the cluster until cancelled."""
+        """Program Envoy and the activator until cancelled."""
         await self._informers.synced()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._follow(), name="data plane")
             group.create_task(self._targets.run(), name=self._targets.name)
-            group.create_task(self._reports.run(), name="data plane reports")
-            group.create_task(self._forget_former(), name="former targets")
+            group.create_task(self._reporter.run(), name="data plane reports")
+            group.create_task(self._remove_old_targets(), name="former targets")
 
     async def ready(self) -> None:
-        """Return once the first configuration, made from all objects, is in force."""
-        await self._in_force(0)
+        """Wait until the first configuration, of all objects, is programmed."""
+        await self._wait_applied(0)
 
     async def release(self, pod: Object) -> None:
-        """Return once neither Envoy nor the activator sends new requests to this Pod, after `RELEASE_TIMEOUT` anyway.
+        """Wait until neither Envoy nor the activator sends new requests to this Pod, for at most `RELEASE_TIMEOUT`.
 
-        Its requests under way go on. From here on the Pod is left out even while it says that it is ready. A request
-        may have been sent to it just before, and not be read yet: a server that ends now would lose it. So this waits
-        for its requests to end, too, for `QUIET_WITHIN`: whatever is under way for so long the server has read.
+        From now on the Pod is excluded even while its status is Ready. Its active requests continue. The server may not
+        have read a request that was sent just before, and would lose it if it ended now. So this also waits for the
+        active requests to end, for at most `QUIET_TIMEOUT`: the server has read any request that takes longer.
         """
         revision = revision_of(pod)
         if revision is None:
             return
-        self._view.release(pod)
+        self._routing.release(pod)
         number = self._touch(revision)
         try:
             async with asyncio.timeout(RELEASE_TIMEOUT):
-                await self._in_force(number)
-                await self._tell_activator(revision)  # a worker is at it already: this waits for the same answer
-                await self._quiet(pod)
+                await self._wait_applied(number)
+                await self._update_activator(revision)  # a worker already does this: wait for its acknowledgement
+                address = self._routing.address(pod)
+                deadline = self._clock.monotonic() + QUIET_TIMEOUT
+                while address is not None and await self._envoy.requests_at(address):
+                    if self._clock.monotonic() >= deadline:
+                        break
+                    await self._clock.sleep(QUIET_POLL)
         except (TimeoutError, Unavailable, NotServing) as error:
             log.warning("pod %s may still be sent requests while it stops: %s", key_of(pod), str(error) or "timed out")
 
-    async def _quiet(self, pod: Object) -> None:
-        address = self._view.address(pod)
-        deadline = self._clock.monotonic() + QUIET_WITHIN
-        while address is not None and await self._envoy.requests_at(address) and self._clock.monotonic() < deadline:
-            await self._clock.sleep(LOOK_EVERY)
-
-    def _subscribe(self) -> None:
-        self._informers[INGRESS].subscribe(self._on_ingress)
-        self._informers[SERVERLESS_SERVICE].subscribe(self._on_service)
-        self._informers[POD].subscribe(self._on_pod)
-        self._informers[POD_AUTOSCALER].subscribe(self._on_autoscaler)
-
     def _on_ingress(self, before: Object | None, after: Object | None) -> None:
         key = _key(before, after)
-        if _same_wording(before, after):
-            self._reports.ingress(key)
+        if _same_spec(before, after):
+            self._reporter.enqueue_ingress(key)
         else:
             self._dirty_ingresses.add(key)
-            self._wake()
+            self._record_change()
 
     def _on_service(self, before: Object | None, after: Object | None) -> None:
         key = _key(before, after)
-        if _same_wording(before, after):
-            self._reports.service(key)
+        if _same_spec(before, after):
+            self._reporter.enqueue_service(key)
             return
         if before is None or after is None:
-            self._dirty_ingresses.update(self._view.ingresses_of(key))
+            self._dirty_ingresses.update(self._routing.ingresses_of(key))
         self._touch(key)
 
     def _on_pod(self, before: Object | None, after: Object | None) -> None:
@@ -165,20 +164,23 @@ class DataPlane:
             if revision is not None:
                 self._touch(revision)
         if after is None and before is not None:
-            self._view.forget(before)
+            self._routing.forget(before)
 
     def _on_autoscaler(self, before: Object | None, after: Object | None) -> None:
         key = _key(before, after)
-        self._dirty_ingresses.update(self._view.ingresses_of(key))  # for the timeouts of their routes
+        self._dirty_ingresses.update(self._routing.ingresses_of(key))  # whose routes have timeouts
         self._touch(key)
 
     def _touch(self, revision: Key) -> int:
-        """The revision's endpoints or policy may be others; the number of this change."""
+        """Record that the endpoints or the policy of the revision may have changed.
+
+        Return the number of this change.
+        """
         self._dirty_revisions.add(revision)
         self._targets.queue.add(revision)
-        return self._wake()
+        return self._record_change()
 
-    def _wake(self) -> int:
+    def _record_change(self) -> int:
         self._changes += 1
         self._changed.set()
         return self._changes
@@ -194,7 +196,7 @@ class DataPlane:
         number = self._changes
         ingresses, self._dirty_ingresses = self._dirty_ingresses, set()
         revisions, self._dirty_revisions = self._dirty_revisions, set()
-        snapshot = self._view.refresh(ingresses, revisions)
+        snapshot = self._routing.refresh(ingresses, revisions)
         try:
             await self._envoy.apply(snapshot.table)
         except KnodelError as error:
@@ -202,42 +204,42 @@ class DataPlane:
             self._dirty_revisions |= revisions
             await self._failed(error, ingresses)
             return
-        self._trouble = ""
+        self._error = ""
         self._applied = number
-        self._reports.in_force(snapshot, ingresses, revisions)
+        self._reporter.programmed(snapshot, ingresses, revisions)
         async with self._progress:
             self._progress.notify_all()
 
     async def _failed(self, error: KnodelError, ingresses: set[Key]) -> None:
-        if str(error) != self._trouble:
-            log.error("the configuration of the data plane is not in force: %s", error)
-        self._trouble = str(error)
-        self._reports.in_trouble(self._trouble, ingresses)
-        if isinstance(error, NotServing):  # what was refused stays refused until something changes
+        if str(error) != self._error:
+            log.error("cannot program the data plane: %s", error)
+        self._error = str(error)
+        self._reporter.failed(self._error, ingresses)
+        if isinstance(error, NotServing):  # a rejected configuration is not retried until an object changes
             await self._clock.sleep(RETRY_AFTER)
             self._changed.set()
 
-    async def _in_force(self, number: int) -> None:
+    async def _wait_applied(self, number: int) -> None:
         async with self._progress:
             await self._progress.wait_for(lambda: self._applied >= number)
 
-    async def _tell_activator(self, revision: Key) -> None:
-        target = self._view.target(revision)
+    async def _update_activator(self, revision: Key) -> None:
+        target = self._routing.target(revision)
         if target is not None:
             await self._activator.set_target(target)
-            self._told.add(revision)
-            self._reports.service(revision)
-        elif revision in self._told:
-            self._told.discard(revision)
+            self._acknowledged.add(revision)
+            self._reporter.enqueue_service(revision)
+        elif revision in self._acknowledged:
+            self._acknowledged.discard(revision)
             await self._activator.remove_target(revision)
 
-    async def _forget_former(self) -> None:
-        """Once: what an activator that was left running knows of revisions that are gone."""
+    async def _remove_old_targets(self) -> None:
+        """Remove revisions that no longer exist from an activator that kept running, once."""
         while True:
             try:
-                await self._activator.retain(self._view.revisions())
+                await self._activator.retain(self._routing.revisions())
             except Unavailable as error:
-                log.debug("the activator keeps what it knew: %s", error)
+                log.debug("cannot remove old revisions from the activator: %s", error)
                 await self._clock.sleep(RETRY_AFTER)
             else:
                 return
@@ -246,13 +248,10 @@ class DataPlane:
 def _key(before: Object | None, after: Object | None) -> Key:
     obj = after if after is not None else before
     if obj is None:
-        raise TypeError("an informer reported neither a state before nor one after")
+        raise TypeError("an informer reported a change without an object")
     return key_of(obj)
 
 
-def _same_wording(before: Object | None, after: Object | None) -> bool:
-    """Whether only metadata or status changed."""
-    return before is not None and after is not None and stamp_of(before) == stamp_of(after)
-
-
-__all__ = ["Activator", "DataPlane", "Gateway", "Hold", "HoldPolicy"]
+def _same_spec(before: Object | None, after: Object | None) -> bool:
+    """Return whether only metadata or status changed."""
+    return before is not None and after is not None and spec_version_of(before) == spec_version_of(after)

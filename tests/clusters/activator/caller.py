@@ -14,7 +14,7 @@ REVISION = Key("default", "iris-00001")
 
 
 @dataclass
-class Answer:
+class Response:
     """What came back."""
 
     status: int
@@ -67,7 +67,7 @@ class Caller:
         """Hang up."""
         self.writer.transport.abort()
 
-    async def post(self, body: bytes = b"", **headers: Any) -> Answer:
+    async def post(self, body: bytes = b"", **headers: Any) -> Response:
         """Send a body and take the answer."""
         self.send(body, **headers)
         return await self.answer()
@@ -76,7 +76,7 @@ class Caller:
         """Send a request with a length."""
         self.writer.write(head(content_length=len(body), **headers) + body)
 
-    async def answer(self, *, bodyless: bool = False) -> Answer:
+    async def answer(self, *, bodyless: bool = False) -> Response:
         """The next answer."""
         lines = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         headers = {}
@@ -86,5 +86,5 @@ class Caller:
                 headers[name.lower()] = value.strip()
         status = int(lines[0].split(" ")[1])
         if bodyless:
-            return Answer(status, headers, b"")
-        return Answer(status, headers, await read_body(self.reader, headers))
+            return Response(status, headers, b"")
+        return Response(status, headers, await read_body(self.reader, headers))

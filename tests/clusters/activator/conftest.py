@@ -11,8 +11,9 @@ import pytest
 
 from clusters.base.clock import SystemClock
 from clusters.base.objects import Key
-from clusters.embedded.activator.link import ActivatorLink, Load, Target
+from clusters.embedded.activator.link import ActivatorLink
 from clusters.embedded.activator.process import ActivatorProcess
+from clusters.embedded.activator.wire import ActivatorTarget, RevisionLoad
 from clusters.net.endpoints import Endpoint
 from loadtests.bench.processes import cpu_seconds, pss
 from tests.clusters.activator.caller import REVISION, Caller
@@ -28,7 +29,7 @@ class Running:
         self.process = process
         self.link: ActivatorLink = process.link
         self._callers: list[Caller] = []
-        self.wakes: list[tuple[Key, Load]] = []
+        self.wakes: list[tuple[Key, RevisionLoad]] = []
         self.link.subscribe(lambda key: self.wakes.append((key, self.link.load(key))))
 
     @property
@@ -37,7 +38,7 @@ class Running:
         return self.process.identity.pid
 
     @property
-    def load(self) -> Load:
+    def load(self) -> RevisionLoad:
         return self.link.load(REVISION)
 
     async def caller(self) -> Caller:
@@ -57,7 +58,7 @@ class Running:
         self, *endpoints: Endpoint, hold: int = 2000, slots: int = 0, timeout: float = 20.0, key: Key = REVISION
     ) -> None:
         """Tell the activator where the revision is."""
-        await self.link.set_target(Target(key, endpoints, hold, slots, timeout))
+        await self.link.set_target(ActivatorTarget(key, endpoints, hold, slots, timeout))
 
     async def queued(self, number: int) -> None:
         """Return when that many wait."""
@@ -65,7 +66,7 @@ class Running:
 
     async def idle(self) -> None:
         """Return when nothing waits and nothing runs."""
-        await eventually(lambda: self.load == Load())
+        await eventually(lambda: self.load == RevisionLoad())
 
     def memory(self) -> int:
         """PSS in bytes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
-from clusters.embedded.activator.link import Load
+from clusters.embedded.activator.wire import RevisionLoad
 from tests.clusters.activator.backend import Backend, Call
 from tests.clusters.activator.conftest import Running
 from tests.support.wait import eventually
@@ -62,7 +62,7 @@ async def test_requests_wait_until_the_claimed_member_has_its_model(activator: R
         await activator.queued(20)
         await activator.serve(member.backend.endpoint, slots=2)
         await eventually(lambda: member.asked == 1)
-        assert activator.load == Load(queued=20, active=0)
+        assert activator.load == RevisionLoad(queued=20, active=0)
 
         member.loaded()
 

@@ -8,14 +8,14 @@ import time
 import pytest
 
 from clusters.base.objects import Key
-from clusters.embedded.activator.link import Target
+from clusters.embedded.activator.wire import ActivatorTarget
 from tests.clusters.activator.backend import Backend, Gate
-from tests.clusters.activator.caller import REVISION, Answer, Caller
+from tests.clusters.activator.caller import REVISION, Caller, Response
 from tests.clusters.activator.conftest import Running
 from tests.support.wait import eventually
 
 
-async def all_post(callers: list[Caller]) -> list[asyncio.Task[Answer]]:
+async def all_post(callers: list[Caller]) -> list[asyncio.Task[Response]]:
     return [asyncio.create_task(caller.post(b"%d" % number)) for number, caller in enumerate(callers)]
 
 
@@ -113,7 +113,7 @@ async def test_requests_of_a_revision_that_cannot_start_are_503_with_retry_after
     await activator.serve()
     tasks = await all_post(await activator.callers(20))
     await activator.queued(20)
-    await activator.link.set_target(Target(REVISION, (), 2000, 0, 20.0, broken=True))
+    await activator.link.set_target(ActivatorTarget(REVISION, (), 2000, 0, 20.0, broken=True))
     for answer in await asyncio.gather(*tasks):
         assert (answer.status, answer.headers["retry-after"]) == (503, "5")
         assert "cannot start" in answer.body.decode()

@@ -20,7 +20,7 @@ from clusters.base.identity import identify, is_running
 from clusters.base.objects import Key
 from clusters.embedded.activator.link import ActivatorLink
 from clusters.embedded.activator.process import SOCKET, ActivatorFailed, ActivatorProcess
-from clusters.embedded.activator.wire import Load, Target
+from clusters.embedded.activator.wire import ActivatorTarget, RevisionLoad
 from tests.clusters.activator.backend import Backend, Gate
 from tests.clusters.activator.caller import REVISION, Caller
 from tests.clusters.activator.conftest import Running, running
@@ -34,7 +34,7 @@ import asyncio, sys
 from pathlib import Path
 from clusters.base.clock import SystemClock
 from clusters.embedded.activator.process import ActivatorProcess
-from clusters.embedded.activator.link import Target
+from clusters.embedded.activator.wire import ActivatorTarget
 from clusters.net.endpoints import Endpoint
 from clusters.base.objects import Key
 
@@ -44,8 +44,8 @@ async def main():
     task = asyncio.create_task(process.run())
     await process.link.wait_connected()
     endpoint = Endpoint("default/pod", "127.0.0.1", int(sys.argv[2]), 1)
-    await process.link.set_target(Target(Key("default", "iris-00001"), (endpoint,), 10, 0, 20.0))
-    await process.link.set_target(Target(Key("default", "zero-00001"), (), 10, 0, 20.0))
+    await process.link.set_target(ActivatorTarget(Key("default", "iris-00001"), (endpoint,), 10, 0, 20.0))
+    await process.link.set_target(ActivatorTarget(Key("default", "zero-00001"), (), 10, 0, 20.0))
     print(process.address[1], process.identity.pid, flush=True)
     await task
 
@@ -80,7 +80,7 @@ async def test_it_serves_on_after_its_control_plane_was_killed_and_is_adopted(tm
                 assert again.process.address == ("127.0.0.1", port)
                 zero = Key("default", "zero-00001")
                 await eventually(lambda: again.link.load(zero).queued == 1)
-                assert zero in {key for key, _ in again.wakes} or again.link.load(zero) == Load(1, 0)
+                assert zero in {key for key, _ in again.wakes} or again.link.load(zero) == RevisionLoad(1, 0)
                 await again.serve(backend.endpoint, key=zero)
                 assert (await held.answer()).body == b"held"
                 assert (await caller.post(b"again")).body == b"again"
@@ -115,7 +115,7 @@ async def test_a_connection_that_was_just_accepted_is_served_in_a_drain(activato
 
 @pytest.mark.fault("I10")
 async def test_a_silent_leftover_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clusters.embedded.activator.process.ADOPT_PATIENCE", 0.3)
+    monkeypatch.setattr("clusters.embedded.activator.process.ADOPT_TIMEOUT", 0.3)
     folder = tmp_path / "activator"
     _, pid = await killed_control_plane(folder, 1)
     os.kill(pid, signal.SIGSTOP)
@@ -214,7 +214,7 @@ async def test_an_activator_of_another_version_is_replaced_and_no_request_is_los
             zero = Key("default", "zero-00001")
             held.send(b"held", key=zero)
             async with running(folder) as again:
-                await again.link.set_target(Target(REVISION, (backend.endpoint,), 10, 0, 20.0))
+                await again.link.set_target(ActivatorTarget(REVISION, (backend.endpoint,), 10, 0, 20.0))
                 await eventually(lambda: again.link.load(zero).queued == 1)
                 assert again.pid == pid  # it goes on while it has requests
                 await again.serve(backend.endpoint, key=zero)
@@ -263,7 +263,7 @@ async def test_targets_given_while_it_is_away_are_unavailable_but_kept(
 ) -> None:
     monkeypatch.setattr("clusters.embedded.activator.link.ACK_TIMEOUT", 0.05)
     link = ActivatorLink(tmp_path / SOCKET, SystemClock())
-    target = Target(REVISION, (), 10, 0, 20.0)
+    target = ActivatorTarget(REVISION, (), 10, 0, 20.0)
     with pytest.raises(Unavailable, match="iris-00001"):
         await link.set_target(target)
     with pytest.raises(Unavailable):
@@ -274,4 +274,4 @@ async def test_targets_given_while_it_is_away_are_unavailable_but_kept(
         await link.set_target(target)
         async with await activator.caller() as caller:
             caller.send(b"x")
-            await eventually(lambda: link.load(REVISION) == Load(1, 0))
+            await eventually(lambda: link.load(REVISION) == RevisionLoad(1, 0))

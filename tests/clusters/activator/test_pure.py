@@ -8,8 +8,14 @@ from hypothesis import strategies as st
 
 from clusters.base.errors import KnodelError
 from clusters.base.objects import Key
-from clusters.embedded.activator.proxy.answers import NotOurs, answer_to
-from clusters.embedded.activator.proxy.errors import HoldExpired, HoldQueueFull, UnknownRevision
+from clusters.embedded.activator.proxy.errors import (
+    HoldExpired,
+    HoldQueueFull,
+    MissingRevision,
+    UnknownRevision,
+    UpstreamError,
+    error_response,
+)
 from clusters.embedded.activator.proxy.headers import (
     HEADER_TOKEN,
     RawHeaders,
@@ -19,12 +25,11 @@ from clusters.embedded.activator.proxy.headers import (
     response_headers,
     revision_of,
 )
-from clusters.embedded.activator.proxy.startup import parse
-from clusters.embedded.activator.proxy.timing import Held, Startup, header, stages
-from clusters.embedded.activator.proxy.upstream import UpstreamError
+from clusters.embedded.activator.proxy.probe import parse_startup
+from clusters.embedded.activator.proxy.timing import RequestTimes, Startup, header, stages
 from clusters.embedded.activator.wire import (
-    Load,
-    Target,
+    ActivatorTarget,
+    RevisionLoad,
     decode,
     encode,
     loads_from_wire,
@@ -41,15 +46,15 @@ startups = st.none() | st.builds(Startup, durations, durations, durations, st.bo
 
 
 @st.composite
-def helds(draw: st.DrawFn) -> Held:
+def helds(draw: st.DrawFn) -> RequestTimes:
     arrived, wait, infer = draw(seconds), draw(seconds), draw(seconds)
     sent = arrived + wait
     since = draw(st.floats(0, sent))
-    return Held(arrived, sent, sent + infer, draw(st.booleans()), since)
+    return RequestTimes(arrived, sent, sent + infer, draw(st.booleans()), since)
 
 
 @given(helds(), startups)
-def test_stages_are_never_negative_and_sum_to_the_wall_time(held: Held, startup: Startup | None) -> None:
+def test_stages_are_never_negative_and_sum_to_the_wall_time(held: RequestTimes, startup: Startup | None) -> None:
     spent = stages(held, startup)
     assert all(duration >= -1e-6 for _, duration in spent)
     assert sum(duration for _, duration in spent) == pytest.approx((held.answered - held.arrived) * 1000, abs=0.01)
@@ -58,14 +63,14 @@ def test_stages_are_never_negative_and_sum_to_the_wall_time(held: Held, startup:
 
 
 def test_who_woke_the_revision_reports_the_start() -> None:
-    held = Held(arrived=10.0, sent=11.1, answered=11.2, woke=True, endpoint_since=11.0)
+    held = RequestTimes(arrived=10.0, sent=11.1, answered=11.2, first=True, endpoint_since=11.0)
     assert header(stages(held, Startup(300, 200, 100))) == (
         b"start;dur=700.0, load;dur=200.0, warmup;dur=100.0, queue;dur=100.0, infer;dur=100.0"
     )
 
 
 def test_a_claimed_start_reports_the_claim_and_what_of_the_load_came_after_it() -> None:
-    held = Held(arrived=10.0, sent=10.05, answered=10.06, woke=True, endpoint_since=10.02)
+    held = RequestTimes(arrived=10.0, sent=10.05, answered=10.06, first=True, endpoint_since=10.02)
     loaded = Startup(imports=900, load=30, warmup=10, claimed=True, loaded_at=10.045)  # so it began at 10.005
     assert header(stages(held, loaded)) == (
         b"claim;dur=20.0, load;dur=15.0, warmup;dur=10.0, queue;dur=5.0, infer;dur=10.0"
@@ -73,7 +78,7 @@ def test_a_claimed_start_reports_the_claim_and_what_of_the_load_came_after_it() 
 
 
 def test_a_load_that_the_server_waited_for_is_no_inference() -> None:
-    held = Held(arrived=10.0, sent=10.02, answered=10.06, woke=True, endpoint_since=10.02)
+    held = RequestTimes(arrived=10.0, sent=10.02, answered=10.06, first=True, endpoint_since=10.02)
     loaded = Startup(imports=900, load=30, warmup=10, claimed=True, loaded_at=10.045)
     assert header(stages(held, loaded)) == (
         b"claim;dur=20.0, load;dur=15.0, warmup;dur=10.0, queue;dur=0.0, infer;dur=15.0"
@@ -81,7 +86,7 @@ def test_a_load_that_the_server_waited_for_is_no_inference() -> None:
 
 
 def test_a_load_that_ended_before_the_claim_did_costs_the_caller_nothing() -> None:
-    held = Held(arrived=10.0, sent=10.02, answered=10.03, woke=True, endpoint_since=10.02)
+    held = RequestTimes(arrived=10.0, sent=10.02, answered=10.03, first=True, endpoint_since=10.02)
     loaded = Startup(imports=0, load=5, warmup=1, claimed=True, loaded_at=10.01)
     assert (
         header(stages(held, loaded)) == b"claim;dur=20.0, load;dur=0.0, warmup;dur=0.0, queue;dur=0.0, infer;dur=10.0"
@@ -89,12 +94,12 @@ def test_a_load_that_ended_before_the_claim_did_costs_the_caller_nothing() -> No
 
 
 def test_who_joined_reports_its_waiting_as_queue() -> None:
-    held = Held(arrived=10.0, sent=11.1, answered=11.2, woke=False, endpoint_since=11.0)
+    held = RequestTimes(arrived=10.0, sent=11.1, answered=11.2, first=False, endpoint_since=11.0)
     assert header(stages(held, Startup(300, 200, 100))) == b"queue;dur=1100.0, infer;dur=100.0"
 
 
 def test_a_start_longer_than_the_wait_began_before_the_request() -> None:
-    held = Held(arrived=10.0, sent=10.5, answered=10.6, woke=True, endpoint_since=10.4)
+    held = RequestTimes(arrived=10.0, sent=10.5, answered=10.6, first=True, endpoint_since=10.4)
     assert [name for name, _ in stages(held, Startup(300, 200, 100))] == ["queue", "infer"]
 
 
@@ -114,15 +119,15 @@ def test_a_start_longer_than_the_wait_began_before_the_request() -> None:
     ],
 )
 def test_a_stats_page_is_read_or_left(page: bytes, startup: Startup | None) -> None:
-    assert parse(page, now=10.0) == startup
+    assert parse_startup(page, now=10.0) == startup
 
 
 def test_the_gateways_headers_name_the_revision() -> None:
     headers = [(b"knative-serving-revision", b"r"), (b"knative-serving-namespace", b"n")]
     assert revision_of(headers) == Key("n", "r")
-    with pytest.raises(NotOurs):
+    with pytest.raises(MissingRevision):
         revision_of(headers[:1])
-    with pytest.raises(NotOurs):
+    with pytest.raises(MissingRevision):
         revision_of([headers[0], (b"knative-serving-namespace", b"\xff")])
 
 
@@ -172,7 +177,7 @@ def test_a_request_from_the_gateway_has_the_activators_token(headers: RawHeaders
 
 
 def test_an_activator_of_an_earlier_version_reads_targets_with_tokens_and_this_one_reads_those_without() -> None:
-    target = Target(Key("n", "r"), (Endpoint("n/p", "h", 1, 2, "token"),), 1, 1, 1.0)
+    target = ActivatorTarget(Key("n", "r"), (Endpoint("n/p", "h", 1, 2, "token"),), 1, 1, 1.0)
     message = target_to_wire(target)
     assert message["endpoints"] == [["n/p", "h", 1, 2]]
     del message["tokens"]
@@ -191,7 +196,7 @@ def test_answers_lose_their_hop() -> None:
 @pytest.mark.parametrize(
     ("error", "status", "retries"),
     [
-        (NotOurs("x"), 404, False),
+        (MissingRevision("x"), 404, False),
         (HoldQueueFull("x"), 429, True),
         (HoldExpired("x"), 503, True),
         (UnknownRevision("x"), 503, True),
@@ -200,7 +205,7 @@ def test_answers_lose_their_hop() -> None:
     ],
 )
 def test_each_fault_has_its_status(error: KnodelError, status: int, retries: bool) -> None:
-    answer = answer_to(error)
+    answer = error_response(error)
     assert answer.status == status
     assert (b"retry-after" in dict(answer.headers)) == retries
     assert answer.body == b'{"error": "x"}'
@@ -210,7 +215,7 @@ keys = st.builds(Key, st.text(max_size=9), st.text(max_size=9))
 ports = st.integers(1, 65535)
 endpoints = st.builds(Endpoint, st.text(max_size=9), st.text(max_size=9), ports, ports, st.text(max_size=9))
 targets = st.builds(
-    Target,
+    ActivatorTarget,
     keys,
     st.lists(endpoints, max_size=4).map(tuple),
     st.integers(0, 10_000),
@@ -221,12 +226,12 @@ targets = st.builds(
 
 
 @given(targets)
-def test_a_target_survives_the_wire(target: Target) -> None:
+def test_a_target_survives_the_wire(target: ActivatorTarget) -> None:
     assert target_from_wire(decode(encode(target_to_wire(target)))) == target
 
 
-@given(st.dictionaries(keys, st.builds(Load, st.integers(0, 9), st.integers(0, 9)), max_size=5))
-def test_loads_survive_the_wire(loads: dict[Key, Load]) -> None:
+@given(st.dictionaries(keys, st.builds(RevisionLoad, st.integers(0, 9), st.integers(0, 9)), max_size=5))
+def test_loads_survive_the_wire(loads: dict[Key, RevisionLoad]) -> None:
     assert loads_from_wire(decode(encode({"loads": loads_to_wire(loads)}))["loads"]) == loads
 
 

@@ -10,11 +10,10 @@ import pytest
 
 from clusters.base.clock import SystemClock
 from clusters.base.objects import Key
-from clusters.embedded.activator.proxy.errors import HoldExpired, StartFailed, UnknownRevision
-from clusters.embedded.activator.report import LoadReport
-from clusters.embedded.activator.throttle import Lease, RevisionThrottle
-from clusters.embedded.activator.throttler import Throttler
-from clusters.embedded.activator.wire import Load, Loads, Target
+from clusters.embedded.activator.control import LoadReporter
+from clusters.embedded.activator.proxy.errors import HoldExpired, RevisionFailed, UnknownRevision
+from clusters.embedded.activator.throttler import Reservation, RevisionThrottler, Throttler
+from clusters.embedded.activator.wire import ActivatorTarget, Loads, RevisionLoad
 from clusters.net.endpoints import Endpoint
 from tests.support.wait import eventually
 
@@ -22,16 +21,16 @@ KEY = Key("default", "iris-00001")
 ONE, TWO = (Endpoint(f"default/{name}", "127.0.0.1", port, port) for name, port in (("one", 1), ("two", 2)))
 
 
-def target(*endpoints: Endpoint, slots: int = 1, hold: int = 100, timeout: float = 10.0) -> Target:
-    return Target(KEY, endpoints, hold, slots, timeout)
+def target(*endpoints: Endpoint, slots: int = 1, hold: int = 100, timeout: float = 10.0) -> ActivatorTarget:
+    return ActivatorTarget(KEY, endpoints, hold, slots, timeout)
 
 
-def throttle(*endpoints: Endpoint, slots: int = 1, timeout: float = 10.0) -> RevisionThrottle:
-    return RevisionThrottle(target(*endpoints, slots=slots, timeout=timeout), lambda _: None, SystemClock())
+def throttle(*endpoints: Endpoint, slots: int = 1, timeout: float = 10.0) -> RevisionThrottler:
+    return RevisionThrottler(target(*endpoints, slots=slots, timeout=timeout), lambda _: None, SystemClock())
 
 
-def arrive(one: RevisionThrottle) -> asyncio.Task[Lease]:
-    return asyncio.create_task(one.lease(one.arrive(SystemClock().monotonic())))
+def request(one: RevisionThrottler) -> asyncio.Task[Reservation]:
+    return asyncio.create_task(one.reserve(one.new_request(SystemClock().monotonic())))
 
 
 async def turns(number: int = 3) -> None:
@@ -42,47 +41,47 @@ async def turns(number: int = 3) -> None:
 @pytest.mark.fault("I5")
 async def test_a_caller_that_leaves_in_the_turn_of_its_grant_gives_the_room_back() -> None:
     one = throttle(ONE)
-    first = await arrive(one)
-    second, third = arrive(one), arrive(one)
+    first = await request(one)
+    second, third = request(one), request(one)
     await turns()
     first.release()  # grants the second, which has not run since
     second.cancel()
     await turns()
     assert second.cancelled()
     assert third.done()
-    assert one.load == Load(0, 1)
+    assert one.load == RevisionLoad(0, 1)
 
 
 async def test_a_caller_that_left_in_the_same_turn_is_passed_over() -> None:
     one = throttle(ONE)
-    first = await arrive(one)
-    second, third = arrive(one), arrive(one)
+    first = await request(one)
+    second, third = request(one), request(one)
     await turns()
     second.cancel()
     first.release()
     await turns()
     assert third.done()
-    assert one.load == Load(0, 1)
+    assert one.load == RevisionLoad(0, 1)
 
 
 async def test_a_second_release_gives_nothing_back() -> None:
     one = throttle(ONE)
-    lease = await arrive(one)
-    lease.release()
-    lease.release()
-    assert one.load == Load(0, 0)
+    reservation = await request(one)
+    reservation.release()
+    reservation.release()
+    assert one.load == RevisionLoad(0, 0)
 
 
 async def test_a_refused_request_keeps_its_place_in_front() -> None:
     one = throttle(ONE)
-    ticket = one.arrive(SystemClock().monotonic())
-    lease = await one.lease(ticket)
-    later = arrive(one)
+    pending = one.new_request(SystemClock().monotonic())
+    reservation = await one.reserve(pending)
+    later = request(one)
     await turns()
-    lease.refused(ticket)
-    again = asyncio.create_task(one.lease(ticket))
+    reservation.refused(pending)
+    again = asyncio.create_task(one.reserve(pending))
     await turns()
-    assert one.load == Load(2, 0)  # the endpoint is left alone
+    assert one.load == RevisionLoad(2, 0)  # the endpoint is left alone
     await eventually(again.done)
     assert not later.done()
 
@@ -91,79 +90,79 @@ async def test_requests_go_to_endpoints_in_turn_when_equally_loaded() -> None:
     one = throttle(ONE, TWO, slots=0)
     used = []
     for _ in range(4):
-        lease = await arrive(one)
-        used.append(lease.endpoint)
-        lease.release()
+        reservation = await request(one)
+        used.append(reservation.endpoint)
+        reservation.release()
     assert used == [ONE, TWO, ONE, TWO]
 
 
 async def test_a_removed_revision_holds_nobody() -> None:
     one = throttle(timeout=0.05)
-    ticket = one.arrive(SystemClock().monotonic())
-    waiting = asyncio.create_task(one.lease(ticket))
+    pending = one.new_request(SystemClock().monotonic())
+    waiting = asyncio.create_task(one.reserve(pending))
     await turns()
-    one.dismiss()
+    one.remove()
     with pytest.raises(UnknownRevision):
         await waiting
     with pytest.raises(UnknownRevision):
-        await one.lease(ticket)
+        await one.reserve(pending)
 
 
 async def test_nobody_waits_for_a_revision_that_cannot_start() -> None:
     one = throttle()
-    waiting = arrive(one)
+    waiting = request(one)
     await turns()
-    one.retarget(replace(target(), broken=True))
-    with pytest.raises(StartFailed, match="default/iris-00001 cannot start"):
+    one.update(replace(target(), broken=True))
+    with pytest.raises(RevisionFailed, match="default/iris-00001 cannot start"):
         await waiting
-    with pytest.raises(StartFailed):
-        await arrive(one)
-    assert one.load == Load()
+    with pytest.raises(RevisionFailed):
+        await request(one)
+    assert one.load == RevisionLoad()
 
 
 async def test_a_revision_that_could_not_start_is_waited_for_again_once_it_may_and_served_where_it_runs() -> None:
     one = throttle()
-    one.retarget(replace(target(), broken=True))
-    one.retarget(target())
-    waiting = arrive(one)
+    one.update(replace(target(), broken=True))
+    one.update(target())
+    waiting = request(one)
     await turns()
-    assert one.load == Load(queued=1)
-    one.retarget(replace(target(ONE), broken=True))
+    assert one.load == RevisionLoad(queued=1)
+    one.update(replace(target(ONE), broken=True))
     (await waiting).release()
-    (await arrive(one)).release()
+    (await request(one)).release()
 
 
 async def test_an_expired_request_leaves_no_trace() -> None:
     one = throttle(timeout=0.01)
     with pytest.raises(HoldExpired):
-        await arrive(one)
-    assert one.load == Load()
+        await request(one)
+    assert one.load == RevisionLoad()
 
 
 async def test_only_the_first_request_to_a_revision_without_endpoints_woke_it() -> None:
     one = throttle()
     now = SystemClock().monotonic()
-    first = one.arrive(now)
-    waiting = asyncio.create_task(one.lease(first))
+    first = one.new_request(now)
+    waiting = asyncio.create_task(one.reserve(first))
     await turns()
     assert first.first
-    assert not one.arrive(now).first
-    one.retarget(target(ONE))
+    assert not one.new_request(now).first
+    one.update(target(ONE))
     (await waiting).release()
-    assert not one.arrive(now).first
+    assert not one.new_request(now).first
 
 
 async def test_an_endpoint_that_is_named_again_still_has_what_runs_on_it() -> None:
     one = throttle(ONE, slots=1)
-    lease = await arrive(one)
-    one.retarget(target())
-    one.retarget(target(ONE))
-    waiting = arrive(one)
+    reservation = await request(one)
+    one.update(target())
+    one.update(target(ONE))
+    waiting = request(one)
     await turns()
-    assert one.load == Load(queued=1, active=1)
-    lease.release()
+    assert one.load == RevisionLoad(queued=1, active=1)
+    reservation.release()
     (await waiting).release()
-    assert one.load == Load()
+    assert one.load == RevisionLoad()
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -176,15 +175,15 @@ async def test_random_schedules_keep_all_counts(seed: int) -> None:
     at_work: dict[Endpoint, int] = {ONE: 0, TWO: 0}
 
     async def request() -> None:
-        ticket = one.arrive(SystemClock().monotonic())
-        lease = await one.lease(ticket)
-        at_work[lease.endpoint] += 1
+        pending = one.new_request(SystemClock().monotonic())
+        reservation = await one.reserve(pending)
+        at_work[reservation.endpoint] += 1
         try:
-            assert at_work[lease.endpoint] <= slots
+            assert at_work[reservation.endpoint] <= slots
             await turns(source.randrange(5))
         finally:
-            at_work[lease.endpoint] -= 1
-            lease.release()
+            at_work[reservation.endpoint] -= 1
+            reservation.release()
 
     tasks = []
     for _ in range(150):
@@ -195,32 +194,32 @@ async def test_random_schedules_keep_all_counts(seed: int) -> None:
                 if tasks:
                     source.choice(tasks).cancel()
             case 4:
-                one.retarget(target(ONE, TWO, slots=slots))
+                one.update(target(ONE, TWO, slots=slots))
             case _:
                 await turns(source.randrange(3))
-    one.retarget(target(ONE, TWO, slots=slots))
+    one.update(target(ONE, TWO, slots=slots))
     outcomes = await asyncio.gather(*tasks, return_exceptions=True)
     assert all(outcome is None or isinstance(outcome, asyncio.CancelledError) for outcome in outcomes)
-    assert one.load == Load()
+    assert one.load == RevisionLoad()
 
 
 async def test_requests_of_unknown_revisions_leave_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clusters.embedded.activator.throttler.UNKNOWN_PATIENCE", 0.01)
+    monkeypatch.setattr("clusters.embedded.activator.throttler.UNKNOWN_TIMEOUT", 0.01)
     throttler = Throttler(lambda _: None, SystemClock())
     waits = (throttler.revision(Key("default", str(number))) for number in range(10))
     outcomes = await asyncio.gather(*waits, return_exceptions=True)
     assert all(isinstance(outcome, UnknownRevision) for outcome in outcomes)
-    assert throttler._arrivals == {}
+    assert throttler._unknown == {}
 
 
 class Told:
     """A report over one revision whose load the test sets, and what it told."""
 
     def __init__(self) -> None:
-        self.load = Load()
+        self.load = RevisionLoad()
         self.has_endpoints = False
-        self.told: list[Load] = []
-        self.report = LoadReport()
+        self.told: list[RevisionLoad] = []
+        self.report = LoadReporter()
         self.report.observe(lambda _: self.load, lambda _: self.has_endpoints)
         self.report.subscribe(self._take)
 
@@ -228,7 +227,7 @@ class Told:
         self.told += loads.values()
 
     def set(self, queued: int, active: int = 0) -> None:
-        self.load = Load(queued, active)
+        self.load = RevisionLoad(queued, active)
         self.report.changed(KEY)
 
 
@@ -236,18 +235,18 @@ async def test_a_queue_that_begins_is_told_at_once_and_the_rest_is_gathered() ->
     told = Told()
     for queued in (1, 2, 3):
         told.set(queued)
-    assert told.told == [Load(1)]
-    await eventually(lambda: told.told == [Load(1), Load(3)])
+    assert told.told == [RevisionLoad(1)]
+    await eventually(lambda: told.told == [RevisionLoad(1), RevisionLoad(3)])
 
 
 async def test_a_wake_from_zero_never_waits_for_what_is_being_gathered() -> None:
     told = Told()
     told.set(1)
     told.set(0)
-    await eventually(lambda: told.told == [Load(1), Load(0)])
+    await eventually(lambda: told.told == [RevisionLoad(1), RevisionLoad(0)])
     told.set(0, 1)
     told.set(1, 1)
-    assert told.told[-1] == Load(1, 1)
+    assert told.told[-1] == RevisionLoad(1, 1)
 
 
 async def test_passing_requests_are_gathered() -> None:
@@ -256,4 +255,4 @@ async def test_passing_requests_are_gathered() -> None:
     for active in range(1, 100):
         told.set(0, active)
     assert told.told == []
-    await eventually(lambda: told.told == [Load(0, 99)])
+    await eventually(lambda: told.told == [RevisionLoad(0, 99)])

@@ -22,9 +22,10 @@ from clusters.base.objects import (
     Object,
     annotations_of,
 )
-from clusters.embedded.activator.link import Target
+from clusters.embedded.activator.wire import ActivatorTarget
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.embedded.dataplane.controller import DataPlane, Gateway, HoldPolicy
+from clusters.embedded.dataplane.controller import DataPlane, Gateway
+from clusters.embedded.dataplane.routing import HoldPolicy
 from clusters.gateway.token import GatewayTokens
 from clusters.runtime.informer import Informers
 from tests.clusters.gateway.backends import Backend
@@ -39,10 +40,10 @@ TOKENS = GatewayTokens(b"key")
 class Activator:
     """Takes what the data plane says of revisions."""
 
-    targets: dict[Key, Target] = field(default_factory=dict)
+    targets: dict[Key, ActivatorTarget] = field(default_factory=dict)
     retained: list[frozenset[Key]] = field(default_factory=list)
 
-    async def set_target(self, target: Target) -> None:
+    async def set_target(self, target: ActivatorTarget) -> None:
         self.targets[target.key] = target
 
     async def remove_target(self, key: Key) -> None:
@@ -137,7 +138,7 @@ async def data_plane(
         envoy=envoy,
         activator=activator,
         activator_address=(address.address.host, address.address.port),
-        hold=hold_of,
+        read_hold_policy=hold_of,
         tokens=TOKENS,
         clock=SystemClock(),
     )

@@ -87,7 +87,7 @@ async def test_a_release_does_not_wait_for_a_long_request(
     one: Backend,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(dataplane, "QUIET_WITHIN", 0.02)
+    monkeypatch.setattr(dataplane, "QUIET_TIMEOUT", 0.02)
     envoy = Stuck()
     async with data_plane(cluster, envoy, activator, holding) as plane:
         await stage.revision("m-00001", "Serve")

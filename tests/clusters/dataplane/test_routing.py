@@ -16,7 +16,7 @@ from clusters.base.objects import (
 )
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.dataplane.controller import DataPlane
-from clusters.embedded.dataplane.view import cannot_start
+from clusters.embedded.dataplane.routing import cannot_start
 from clusters.gateway.envoy import Envoy
 from clusters.gateway.token import ACTIVATOR, HEADER
 from tests.clusters.dataplane.looks import DIRECT, PROXIED, READY, Stuck, answers, is_ready

@@ -1,1 +1,1 @@
-"""The activator's request path: callers' connections, headers, endpoints' connections, answers."""
+"""The activator's request path: callers' connections, headers, connections to endpoints, and error responses."""

@@ -1,56 +1,62 @@
-"""The caller's connection: uvicorn's HTTP protocol, which reads a body only as fast as the application takes it.
+"""The caller's connection: uvicorn's HTTP protocol with back-pressure on the request's body.
 
-uvicorn reads on until 64 KiB are buffered, and hides the connection from the application. While a request waits for an
-endpoint nothing asks for its body, so here reading stops after the first piece (`RECEIVE_BUFFER` at most) and the rest
-stays in the kernel and, by flow control, with the caller. The application reaches the connection by `caller_of(scope)`.
+uvicorn buffers up to 64 KiB, and does not expose the connection to the application. A request that waits for an
+endpoint does not need its body. So this protocol stops reading after the first piece, and the rest stays in the kernel
+(`RECEIVE_BUFFER` of `process`) and, by TCP flow control, with the caller. The application gets the connection from
+`caller_of(scope)`.
 """
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from clusters.embedded.activator.proxy.answers import error_body
-from clusters.embedded.activator.proxy.tcp import is_established, set_receive_buffer
+from clusters.embedded.activator.proxy.errors import error_body
+from clusters.net.sockets import is_established
 
-FIRST_REQUEST = 0.5  # s; a drain waits that long for the first request of a connection that was just accepted
-FLOWING_BUFFER = 128 * 1024  # bytes; the same once the body is wanted: 750 MB/s instead of 450
+FIRST_REQUEST = 0.5  # s; a drain waits this long for the first request of a connection that was just accepted
+STREAMING_BUFFER = 128 * 1024  # bytes; SO_RCVBUF once the body is being read: 750 MB/s instead of 450
 _STATE = "caller"
 
 
 class CallerConnection(HttpToolsProtocol):
     """One caller's connection."""
 
-    _on_gone: Callable[[], object] | None = None
+    _disconnect_callback: Callable[[], object] | None = None
     _draining = False
     _is_used = False
 
-    def when_gone(self, callback: Callable[[], object] | None) -> None:
-        """Call `callback` once when the connection is lost; None takes it back."""
-        self._on_gone = callback
+    def on_disconnect(self, callback: Callable[[], object] | None) -> None:
+        """Call `callback` once when the connection is lost; None removes it."""
+        self._disconnect_callback = callback
 
     @property
     def unread(self) -> bool:
-        """Whether part of the request's body is still with the caller, so that its leaving may go unseen."""
+        """Whether part of the request's body has not been read, so that the event loop may not report a disconnect."""
         return self.cycle is not None and self.cycle.more_body
 
     @property
-    def gone(self) -> bool:
-        """Whether the caller left, as far as the kernel knows (it also knows while nothing is being read)."""
+    def is_disconnected(self) -> bool:
+        """Whether the caller disconnected. The kernel knows it even while nothing is being read."""
         return not is_established(self.transport)
 
-    def widen(self) -> None:
-        """An endpoint takes the rest of the body: let it come in larger pieces."""
-        set_receive_buffer(self.transport, FLOWING_BUFFER)
+    def enlarge_buffer(self) -> None:
+        """Receive the rest of the body in larger pieces, because an endpoint reads it."""
+        sock = self.transport.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, STREAMING_BUFFER)
 
     def abort(self) -> None:
-        """Break off, so that the caller does not take what it has for the whole answer."""
+        """Abort the connection, so that the caller does not take a partial response for a complete one."""
         self.transport.abort()
 
     def shutdown(self) -> None:
-        """Finish what is in flight, serve the first request of a new connection, which may be on its way, and close."""
+        """Finish the active request and close the connection.
+
+        A new connection may have a request on its way, so it gets `FIRST_REQUEST` to send it.
+        """
         self._draining = True
         if not self._is_used:
             self.loop.call_later(FIRST_REQUEST, self._close_unused)
@@ -62,14 +68,14 @@ class CallerConnection(HttpToolsProtocol):
             self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell whoever serves the request."""
+        """Call the callback of `on_disconnect`."""
         super().connection_lost(exc)
-        callback, self._on_gone = self._on_gone, None
+        callback, self._disconnect_callback = self._disconnect_callback, None
         if callback is not None:
             callback()
 
     def data_received(self, data: bytes) -> None:
-        """Take what came and stop reading when it is not the end of the request: `receive()` reads on."""
+        """Process the data, and stop reading until `receive()` if the request is incomplete."""
         super().data_received(data)
         cycle = self.cycle
         if cycle is not None and cycle.more_body and not cycle.response_complete and not self.transport.is_closing():
@@ -85,7 +91,7 @@ class CallerConnection(HttpToolsProtocol):
             self.cycle.keep_alive = False
 
     def send_400_response(self, msg: str) -> None:
-        """As all errors in JSON."""
+        """Respond with JSON, like all errors."""
         body = error_body(f"not an HTTP/1.1 request: {msg}")
         head = f"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
         self.transport.write(head.encode() + b"connection: close\r\n\r\n" + body)
@@ -93,7 +99,7 @@ class CallerConnection(HttpToolsProtocol):
 
 
 def caller_of(scope: Mapping[str, Any]) -> CallerConnection:
-    """The connection that this request came on. Raises TypeError under another server than ours."""
+    """Return the connection of this request. Raises TypeError under another server than ours."""
     caller = scope["state"].get(_STATE)
     if not isinstance(caller, CallerConnection):
         raise TypeError("the activator runs on CallerConnection only")

@@ -1,7 +1,7 @@
-"""Which headers go on to the endpoint and back to the caller, and how the request's head is written. Pure.
+"""Select the headers that are forwarded to the endpoint and to the caller, and write the request's head.
 
-Hop-by-hop headers (RFC 9110, 7.6.1) end here; each side has its own framing. `Host` is kept, as the server sees the
-model's name in it. The gateway's routing headers end here too, as in Knative's activator.
+Hop-by-hop headers (RFC 9110, 7.6.1) are removed, as each side has its own framing. `Host` is kept, because the server
+finds the model's name in it. The gateway's routing headers are removed, as in Knative's activator.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from clusters.base.objects import Key
-from clusters.embedded.activator.proxy.answers import NotOurs
+from clusters.embedded.activator.proxy.errors import MissingRevision
 from clusters.gateway.token import HEADER, is_valid
 
 HEADER_NAMESPACE = b"knative-serving-namespace"
@@ -30,19 +30,22 @@ HOP_BY_HOP = frozenset(
         b"upgrade",
     }
 )
-ENDS_HERE = HOP_BY_HOP | {HEADER_NAMESPACE, HEADER_REVISION, HEADER_TOKEN, b"expect"}
-"""`Expect` ends here too: it is answered when the body is asked for, which is when an endpoint was found."""
+NOT_FORWARDED = HOP_BY_HOP | {HEADER_NAMESPACE, HEADER_REVISION, HEADER_TOKEN, b"expect"}
+"""`Expect` is removed, too: it is answered when the body is read, which is after an endpoint was found."""
 
 RawHeaders = Iterable[tuple[bytes, bytes]]
 
 
 def revision_of(headers: RawHeaders) -> Key:
-    """The revision that the gateway chose for this request. Raises NotOurs when it did not pass the gateway."""
+    """Return the revision that the gateway chose for this request.
+
+    Raises MissingRevision when it did not pass the gateway.
+    """
     found = {name: value for name, value in headers if name in (HEADER_NAMESPACE, HEADER_REVISION)}
     try:
         return Key(found[HEADER_NAMESPACE].decode("ascii"), found[HEADER_REVISION].decode("ascii"))
     except (KeyError, UnicodeDecodeError) as error:
-        raise NotOurs("no model at this address: ask the gateway, not the activator") from error
+        raise MissingRevision("no model at this address: send requests to the gateway, not to the activator") from error
 
 
 def is_from_gateway(headers: RawHeaders, token: bytes) -> bool:
@@ -51,22 +54,22 @@ def is_from_gateway(headers: RawHeaders, token: bytes) -> bool:
 
 
 def is_chunked(headers: RawHeaders) -> bool:
-    """Whether the body's length is not known beforehand."""
+    """Return whether the length of the body is unknown."""
     return any(name == b"transfer-encoding" for name, _ in headers)
 
 
 def has_body(headers: RawHeaders) -> bool:
-    """Whether the request has a body at all (RFC 9112, 6)."""
+    """Return whether the request has a body (RFC 9112, 6)."""
     return any(
         name == b"transfer-encoding" or (name == b"content-length" and value.strip() != b"0") for name, value in headers
     )
 
 
 def request_head(scope: Mapping[str, Any], token: bytes = b"") -> bytes:
-    """Return the head to send to the endpoint, from an ASGI scope; `token` is the endpoint's, empty to send none."""
+    """Return the head to send to the endpoint, from an ASGI scope. `token` is the endpoint's; empty to send none."""
     headers = scope["headers"]
     chunked = is_chunked(headers)
-    drop = ENDS_HERE | _connection_options(headers) | ({b"content-length"} if chunked else frozenset())
+    drop = NOT_FORWARDED | _connection_options(headers) | ({b"content-length"} if chunked else frozenset())
     target = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
     lines = [scope["method"].encode("ascii") + b" " + (target or b"/") + b" HTTP/1.1"]
     lines += [name + b": " + value for name, value in headers if name not in drop]
@@ -78,7 +81,7 @@ def request_head(scope: Mapping[str, Any], token: bytes = b"") -> bytes:
 
 
 def response_headers(headers: RawHeaders) -> list[tuple[bytes, bytes]]:
-    """The endpoint's headers as the caller gets them."""
+    """Return the headers of the endpoint that are forwarded to the caller."""
     kept = list(headers)
     drop = HOP_BY_HOP | _connection_options(kept)
     return [(name, value) for name, value in kept if name not in drop]

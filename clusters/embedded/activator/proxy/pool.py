@@ -1,4 +1,4 @@
-"""Connections to endpoints, kept for the next request as long as an endpoint surely keeps them too."""
+"""A pool of connections to endpoints, which closes idle ones before the endpoints do."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ from dataclasses import dataclass
 from clusters.base.errors import KnodelError
 from clusters.embedded.activator.proxy.upstream import UpstreamConnection
 
-CONNECT_TIMEOUT = 2.0  # s; on the same machine a connection takes well below a millisecond or fails
-KEPT_FOR = (
-    4.0  # s; servers close idle connections after 5 s (uvicorn) or more: ours goes first, so none closes under us
-)
+CONNECT_TIMEOUT = 2.0  # s; on the same machine a connection takes far less than a millisecond, or fails
+IDLE_TIMEOUT = 4.0  # s; servers close idle connections after 5 s (uvicorn) or more, so none closes one that is taken
 
 Address = tuple[str, int]
 
 
 class ConnectFailed(KnodelError):
-    """No connection to the endpoint: it has seen no byte of the request."""
+    """The connection to the endpoint failed, before any byte of the request was sent."""
 
 
 @dataclass(slots=True)
@@ -26,15 +24,15 @@ class _Idle:
     until: float
 
 
-class ConnectionPool:
-    """Idle connections by address, the most recently used first."""
+class UpstreamPool:
+    """Idle connections by address. The most recently used one is taken first."""
 
     def __init__(self) -> None:
         self._idle: dict[Address, list[_Idle]] = {}
         self._sweep: asyncio.TimerHandle | None = None
 
     async def take(self, address: Address) -> UpstreamConnection:
-        """A connection that nothing was sent on, or whose last exchange is complete. Raises ConnectFailed."""
+        """Return an idle connection or a new one. Raises ConnectFailed."""
         now = asyncio.get_running_loop().time()
         idle = self._idle.get(address, [])
         while idle:
@@ -50,12 +48,12 @@ class ConnectionPool:
             connection.close()
             return
         loop = asyncio.get_running_loop()
-        self._idle.setdefault(address, []).append(_Idle(connection, loop.time() + KEPT_FOR))
+        self._idle.setdefault(address, []).append(_Idle(connection, loop.time() + IDLE_TIMEOUT))
         if self._sweep is None:
-            self._sweep = loop.call_later(KEPT_FOR, self._close_old)
+            self._sweep = loop.call_later(IDLE_TIMEOUT, self._close_old)
 
     def close(self) -> None:
-        """Close all that is idle."""
+        """Close all idle connections."""
         if self._sweep is not None:
             self._sweep.cancel()
             self._sweep = None
@@ -74,7 +72,7 @@ class ConnectionPool:
         return connection
 
     def _close_old(self) -> None:
-        """Runs only while something is idle."""
+        """Close connections that were idle for too long. This runs only while there are idle ones."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         for address, idle in list(self._idle.items()):
@@ -84,4 +82,4 @@ class ConnectionPool:
             self._idle[address] = [one for one in idle if one.until > now and one.connection.reusable]
             if not self._idle[address]:
                 del self._idle[address]
-        self._sweep = loop.call_later(KEPT_FOR, self._close_old) if self._idle else None
+        self._sweep = loop.call_later(IDLE_TIMEOUT, self._close_old) if self._idle else None

@@ -1,19 +1,19 @@
-"""The `Server-Timing` of an answer that was held: where its time went. Pure.
+"""Compute the `Server-Timing` header of a held request: how its time was spent.
 
-Stages are disjoint and sum to the time from the request's arrival to the answer's first byte; milliseconds.
+The stages are disjoint, and sum to the time from the request's arrival to the first byte of its response, in ms:
 
-    queue    waiting for room at an endpoint that was there; or the whole wait of a request that joined a running start
-    claim    from the arrival that woke the revision until a member of a warm pool was its endpoint
-    start    from the arrival that woke the revision until the Pod began to load: the decision to scale, the Pod, its
-             process and imports, and what passed between the end of its warm-up and the endpoint's arrival here
-    load     the model's load, as the server measured it (`/stats`: `startup.load`); of a claimed member, which begins
-             to load while it is being claimed, as much of it as came after the claim
-    warmup   its warm-up, likewise
-    infer    from passing the request on to the answer's first byte
+    queue    waiting for a free slot at an existing endpoint, or the whole wait of a request that joined a running start
+    claim    from the arrival of the first request until a claimed member of a warm pool became its endpoint
+    start    from the arrival of the first request until the Pod began to load: the scaling decision, the Pod, its
+             process and imports, and the time from the end of the warm-up until the endpoint was known here
+    load     the load of the model, as measured by the server (`/stats`: `startup.load`). A claimed member begins to
+             load while it is being claimed; then only the part after the claim counts
+    warmup   the warm-up of the model, likewise
+    infer    from sending the request to the endpoint until the first byte of the response
 
-Only the request that woke the revision reports `claim` or `start`, `load` and `warmup`. A cold start must fit between
-its arrival and the endpoint's: else the Pod had been starting before it came, and it joined. Without measurement of
-the server all of a start is `start`.
+Only the first request, which triggered the start, has `claim` or `start`, `load` and `warmup`. A cold start must fit
+between the arrival of the request and that of the endpoint. Otherwise the Pod was already starting, and the request
+joined it. Without a measurement of the server, the whole start is `start`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ MS = 1000.0  # milliseconds in a second
 
 @dataclass(frozen=True, slots=True)
 class Startup:
-    """How long a server's start took, by its own measurement; milliseconds.
+    """The server's measurement of its start; durations in ms.
 
-    `claimed`: it was a member of a warm pool and got its model by the load call. `loaded_at`: when that model was
-    loaded, in seconds of the activator's clock; None while it loads, or where the server does not say.
+    `claimed`: the server was a member of a warm pool, and got its model by the load call. `loaded_at`: when that model
+    was loaded, in seconds of the activator's clock. It is None while the model is being loaded, or if the server does
+    not report it.
     """
 
     imports: float
@@ -39,67 +40,70 @@ class Startup:
 
     @property
     def total(self) -> float:
-        """All of it."""
+        """The whole duration."""
         return self.imports + self.load + self.warmup
 
     @property
     def loading(self) -> bool:
-        """Whether it has been claimed and has no model yet."""
+        """Whether the server was claimed and has no model yet."""
         return self.claimed and self.loaded_at is None
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """The moments of one held request, in seconds on one clock: it came, was passed on, was answered.
+class RequestTimes:
+    """The times of one held request, in seconds of one clock: its arrival, when it was sent, and when the response
+    began.
 
-    `woke`: it came to a revision without endpoints and found nobody waiting. `endpoint_since`: when the endpoint that
-    served it became known.
+    `first`: it arrived at a revision without endpoints and with an empty queue. `endpoint_since`: when the endpoint
+    that served it became known.
     """
 
     arrived: float
     sent: float
     answered: float
-    woke: bool
+    first: bool
     endpoint_since: float
 
 
 Stages = tuple[tuple[str, float], ...]
-"""(name, milliseconds), in the order in which they passed."""
+"""Pairs of name and duration in ms, in chronological order."""
 
 
-def stages(held: Held, startup: Startup | None) -> Stages:
-    """Where the time went; none is negative, and they sum to `answered - arrived`."""
-    start = (held.endpoint_since - held.arrived) * MS
-    if not held.woke or start <= 0:
-        return _joined(held)
+def stages(times: RequestTimes, startup: Startup | None) -> Stages:
+    """Return the stages of a request. None is negative, and they sum to `answered - arrived`."""
+    start = (times.endpoint_since - times.arrived) * MS
+    if not times.first or start <= 0:
+        return _joined(times)
     if startup is not None and startup.claimed:
-        return _claimed(held, startup)
+        return _claimed(times, startup)
     if startup is not None and startup.total > start:
-        return _joined(held)
+        return _joined(times)
     load, warmup = (startup.load, startup.warmup) if startup is not None else (0.0, 0.0)
     return (
         ("start", start - load - warmup),
         ("load", load),
         ("warmup", warmup),
-        ("queue", (held.sent - held.endpoint_since) * MS),
-        ("infer", (held.answered - held.sent) * MS),
+        ("queue", (times.sent - times.endpoint_since) * MS),
+        ("infer", (times.answered - times.sent) * MS),
     )
 
 
-def _joined(held: Held) -> Stages:
-    return ("queue", (held.sent - held.arrived) * MS), ("infer", (held.answered - held.sent) * MS)
+def _joined(times: RequestTimes) -> Stages:
+    return ("queue", (times.sent - times.arrived) * MS), ("infer", (times.answered - times.sent) * MS)
 
 
-def _claimed(held: Held, startup: Startup) -> Stages:
-    """Before it was passed on the request waited for the model here, after that, if still, at the server."""
-    since, sent, answered = held.endpoint_since, held.sent, held.answered
+def _claimed(times: RequestTimes, startup: Startup) -> Stages:
+    """Return the stages of a request to a claimed member, which loads its model before or after the request is sent to
+    it.
+    """
+    since, sent, answered = times.endpoint_since, times.sent, times.answered
     loaded = since if startup.loaded_at is None else startup.loaded_at
     warm_from = loaded - startup.warmup / MS
     load_from = warm_from - startup.load / MS
     waited = [_overlap(span, (since, sent)) for span in ((load_from, warm_from), (warm_from, loaded))]
     served = [_overlap(span, (sent, answered)) for span in ((load_from, warm_from), (warm_from, loaded))]
     return (
-        ("claim", (since - held.arrived) * MS),
+        ("claim", (since - times.arrived) * MS),
         ("load", (waited[0] + served[0]) * MS),
         ("warmup", (waited[1] + served[1]) * MS),
         ("queue", max(0.0, sent - since - sum(waited)) * MS),
@@ -108,10 +112,10 @@ def _claimed(held: Held, startup: Startup) -> Stages:
 
 
 def _overlap(one: tuple[float, float], other: tuple[float, float]) -> float:
-    """Seconds that two spans have in common."""
+    """Return the seconds that two spans have in common."""
     return max(0.0, min(one[1], other[1]) - max(one[0], other[0]))
 
 
 def header(spent: Stages) -> bytes:
-    """The header's value, as in `queue;dur=3.1, infer;dur=1.4` (W3C Server Timing)."""
+    """Return the value of the header, as in `queue;dur=3.1, infer;dur=1.4` (W3C Server Timing)."""
     return ", ".join(f"{name};dur={duration:.1f}" for name, duration in spent).encode()
