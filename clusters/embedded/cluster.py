@@ -21,10 +21,10 @@ from clusters.embedded.store.scale import scale_of, scaled
 from clusters.embedded.store.store import Store
 from clusters.embedded.store.watch import Filter
 from clusters.embedded.store.writes import Writer, check_preconditions
-from clusters.embedded.workloads.expiry import EventExpiry
-from clusters.embedded.workloads.garbage import Collector
-from clusters.embedded.workloads.namespace_controller import NamespaceCleaner
-from clusters.embedded.workloads.reaper import Reaper
+from clusters.embedded.workloads.event_ttl import EventTTLController
+from clusters.embedded.workloads.garbage_collector import GarbageCollector
+from clusters.embedded.workloads.namespace_controller import NamespaceController
+from clusters.embedded.workloads.object_deleter import ObjectDeleter
 
 NAME_ATTEMPTS = 8
 """Generated names to try before AlreadyExists is told."""
@@ -52,10 +52,12 @@ class EmbeddedCluster:
         self._store = store
         self._clock = clock
         self._validators = dict(validators or {})
-        reaper = Reaper(self, clock)
+        deleter = ObjectDeleter(self, clock)
         self._housekeepers = (
-            Collector(store, reaper), NamespaceCleaner(self, store, reaper), EventExpiry(store, reaper, clock),
-        )  # fmt: skip
+            GarbageCollector(store, deleter),
+            NamespaceController(self, store, deleter),
+            EventTTLController(store, deleter, clock),
+        )
 
     async def run(self) -> None:
         """Keep house until cancelled: dependents of what is gone, contents of dying namespaces, old Events."""

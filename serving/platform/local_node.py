@@ -10,7 +10,7 @@ from autoscaler.types import effective_policy
 from clusters.base.clock import Clock
 from clusters.base.objects import REVISION, Object
 from clusters.embedded.dataplane.routing import HoldPolicy, ReadHoldPolicy
-from clusters.embedded.kubelet import Image
+from clusters.embedded.kubelet import ContainerImage
 from clusters.gateway.envoy import Envoy
 from clusters.gateway.limits import GatewayLimits
 from clusters.gateway.route_config import PATH_FORM_DOMAIN
@@ -53,14 +53,14 @@ def _named_hosts(said: GatewaySettings) -> tuple[str, ...]:
     return tuple(name for name in map(str.strip, said.hosts.lower().split(",")) if name)
 
 
-def images(state: Path, settings: Settings) -> dict[str, Image]:
+def images(state: Path, settings: Settings) -> dict[str, ContainerImage]:
     """Return all images by name. There are no containers, so every image is the model server of this installation."""
     names = [settings.server.image, *(one.image for one in settings.runtimes)]
     return dict.fromkeys(names, _server_image(state, gateway_hosts(settings.gateway)))
 
 
-def _server_image(state: Path, hosts: tuple[str, ...]) -> Image:
-    return Image(
+def _server_image(state: Path, hosts: tuple[str, ...]) -> ContainerImage:
+    return ContainerImage(
         command=(sys.executable, "-m", "serving.modelserver"),
         entry="serving.modelserver.main:main",
         preload=preload,

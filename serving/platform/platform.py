@@ -44,8 +44,8 @@ from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.dataplane.controller import DataPlane
 from clusters.embedded.knative import KnativeServing
 from clusters.embedded.kubelet import Kubelet
-from clusters.embedded.kubelet.logs import LogRotator
-from clusters.embedded.kubelet.pod_logs import PodLogs
+from clusters.embedded.kubelet.log_rotation import LogRotator
+from clusters.embedded.kubelet.pod_logs import PodLogReader
 from clusters.embedded.store.lock import FolderLock
 from clusters.embedded.store.store import Store
 from clusters.embedded.workloads import Workloads
@@ -242,7 +242,7 @@ class Platform:
             self._gateway.run(),
             self._activator.run(),
             self._kubelet.run(),
-            LogRotator(self.state, self._clock, patterns=LOGS, kept=1).run(),
+            LogRotator(self.state, self._clock, patterns=LOGS, rotated=1).run(),
             *(part.run() for part in (*self._machine, *self._controllers.parts)),
             KeptFiles(self.state / KEPT_FOLDER, self._informers, self._clock).run(),
         ):
@@ -251,7 +251,7 @@ class Platform:
 
     async def _settled(self) -> None:
         """Wait until running processes are adopted and the gateway has the configuration of the objects."""
-        await self._kubelet.settled()
+        await self._kubelet.synced()
         await self._dataplane.ready()
 
     def _domain(self, namespace: str, name: str) -> str:
@@ -265,7 +265,7 @@ class Platform:
             self.cluster,
             kinds=KINDS,
             writable=WRITABLE,
-            logs=PodLogs(self.state, self._clock),
+            logs=PodLogReader(self.state, self._clock),
             clock=self._clock,
             version=VERSION,
             ready=self.ready.is_set,

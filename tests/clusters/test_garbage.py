@@ -1,4 +1,4 @@
-"""What the embedded cluster cleans up by itself, beyond the contract: leftovers, namespaces, Events."""
+"""The controllers inside the embedded cluster: garbage collector, namespaces, TTL of Events."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from clusters.base.objects import EVENT, MODEL, NAMESPACE, SECRET, Kind, Object,
 from clusters.base.objects import timestamp as written
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.store.store import Store
-from clusters.embedded.workloads import expiry
+from clusters.embedded.workloads import event_ttl
 from tests.support.clock import SteppedClock
 from tests.support.clusters import embedded_cluster
 from tests.support.wait import eventually
@@ -23,20 +23,20 @@ GADGET = Kind("example.org", "v2", "Gadget", "gadgets")
 
 
 def model(name: str, **metadata: object) -> Object:
-    """A Model to send."""
+    """Return a Model."""
     return {"metadata": {"name": name, "namespace": "ns", **metadata}}
 
 
 async def names(cluster: EmbeddedCluster, kind: Kind = MODEL, namespace: str | None = None) -> list[str]:
-    """What there is of a kind."""
+    """Return the names of all objects of a kind."""
     return [name_of(obj) for obj in (await cluster.list(kind, namespace)).items]
 
 
 @pytest.mark.parametrize("kind", [MODEL, GADGET], ids=str)
-async def test_orphans_of_a_crash_go_at_the_next_start(tmp_path: Path, kind: Kind) -> None:
+async def test_orphans_of_a_crash_are_deleted_at_the_next_start(tmp_path: Path, kind: Kind) -> None:
     path = tmp_path / "store.db"
     store = Store.open(path)
-    cluster = EmbeddedCluster(store, clock=SteppedClock())  # its housekeeping does not run
+    cluster = EmbeddedCluster(store, clock=SteppedClock())  # its controllers do not run
     owner = await cluster.create(MODEL, model("owner"), manager="t")
     await cluster.create(kind, model("child", ownerReferences=[owner_reference(MODEL, owner)]), manager="t")
     await cluster.create(kind, model("stranger"), manager="t")
@@ -51,7 +51,7 @@ async def test_orphans_of_a_crash_go_at_the_next_start(tmp_path: Path, kind: Kin
         await eventually(only_the_stranger)
 
 
-async def test_a_thousand_dependents_go_quickly(cluster: EmbeddedCluster) -> None:
+async def test_a_thousand_dependents_are_deleted_quickly(cluster: EmbeddedCluster) -> None:
     owner = await cluster.create(MODEL, model("owner"), manager="t")
     references = [owner_reference(MODEL, owner)]
     await asyncio.gather(
@@ -67,7 +67,7 @@ async def test_a_thousand_dependents_go_quickly(cluster: EmbeddedCluster) -> Non
     assert time.monotonic() - started < 2
 
 
-async def test_an_owner_that_comes_back_under_its_name_does_not_adopt(cluster: EmbeddedCluster) -> None:
+async def test_a_new_owner_with_the_same_name_does_not_adopt(cluster: EmbeddedCluster) -> None:
     owner = await cluster.create(MODEL, model("owner"), manager="t")
     await cluster.create(SECRET, model("child", ownerReferences=[owner_reference(MODEL, owner)]), manager="t")
     await cluster.delete(MODEL, "owner", "ns")
@@ -79,7 +79,7 @@ async def test_an_owner_that_comes_back_under_its_name_does_not_adopt(cluster: E
     await eventually(child_gone)
 
 
-async def test_a_child_that_loses_its_reference_in_time_stays(cluster: EmbeddedCluster) -> None:
+async def test_a_dependent_without_its_owner_reference_is_kept(cluster: EmbeddedCluster) -> None:
     owner = await cluster.create(MODEL, model("owner"), manager="t")
     references = [owner_reference(MODEL, owner)]
     for name in ("freed", "marker"):
@@ -93,7 +93,7 @@ async def test_a_child_that_loses_its_reference_in_time_stays(cluster: EmbeddedC
     await eventually(marker_gone)
 
 
-async def test_namespaces_are_made_on_first_use_and_stay_open_to_labels(cluster: EmbeddedCluster) -> None:
+async def test_namespaces_are_created_on_first_use_and_can_be_labelled(cluster: EmbeddedCluster) -> None:
     await asyncio.gather(*(cluster.create(MODEL, model(f"m{n}"), manager="t") for n in range(5)))
     assert await names(cluster, NAMESPACE) == ["ns"]
     labelled: Object = {"metadata": {"name": "ns", "labels": {"team": "x"}}}
@@ -103,13 +103,13 @@ async def test_namespaces_are_made_on_first_use_and_stay_open_to_labels(cluster:
     assert again["status"] == {"phase": "Active"}
 
 
-async def test_a_dry_run_makes_no_namespace(cluster: EmbeddedCluster) -> None:
+async def test_a_dry_run_creates_no_namespace(cluster: EmbeddedCluster) -> None:
     await cluster.create(MODEL, model("a"), manager="t", dry_run=True)
     await cluster.apply(MODEL, model("a"), manager="t", dry_run=True)
     assert await names(cluster, NAMESPACE) == []
 
 
-async def test_a_namespace_goes_after_its_contents(cluster: EmbeddedCluster) -> None:
+async def test_a_namespace_is_deleted_after_its_contents(cluster: EmbeddedCluster) -> None:
     await cluster.create(MODEL, model("quick"), manager="t")
     await cluster.create(MODEL, model("slow", finalizers=["example.org/hold"]), manager="t")
     elsewhere = model("elsewhere") | {"metadata": {"name": "elsewhere", "namespace": "other"}}
@@ -134,7 +134,7 @@ async def test_a_namespace_goes_after_its_contents(cluster: EmbeddedCluster) -> 
     assert await names(cluster, NAMESPACE) == ["ns", "other"]
 
 
-async def test_an_interrupted_end_of_a_namespace_goes_on_at_the_next_start(tmp_path: Path) -> None:
+async def test_an_interrupted_deletion_of_a_namespace_continues_at_the_next_start(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     store = Store.open(path)
     cluster = EmbeddedCluster(store, clock=SteppedClock())
@@ -149,7 +149,7 @@ async def test_an_interrupted_end_of_a_namespace_goes_on_at_the_next_start(tmp_p
         await eventually(all_gone)
 
 
-async def test_events_go_after_an_hour_without_news(tmp_path: Path) -> None:
+async def test_events_expire_an_hour_after_their_last_occurrence(tmp_path: Path) -> None:
     clock = SteppedClock()
     async with embedded_cluster(tmp_path / "store.db", clock=clock) as cluster:
         for name, minutes in (("old", 0), ("renewed", 30)):
@@ -167,9 +167,9 @@ async def test_events_go_after_an_hour_without_news(tmp_path: Path) -> None:
         await eventually(only_the_renewed)
 
 
-async def test_a_burst_of_events_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expiry, "MOST", 10)
-    monkeypatch.setattr(expiry, "SLACK", 5)
+async def test_a_burst_of_events_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_ttl, "MAX_EVENTS", 10)
+    monkeypatch.setattr(event_ttl, "SLACK", 5)
     async with embedded_cluster(tmp_path / "store.db") as cluster:
         for n in range(16):
             seen = f"2026-01-01T00:00:{n:02}Z"
@@ -181,12 +181,12 @@ async def test_a_burst_of_events_is_cut(tmp_path: Path, monkeypatch: pytest.Monk
         await eventually(only_the_latest)
 
 
-async def test_an_event_with_an_unreadable_time_is_as_old_as_its_object(cluster: EmbeddedCluster) -> None:
+async def test_an_event_with_an_invalid_time_has_the_age_of_its_object(cluster: EmbeddedCluster) -> None:
     await cluster.create(EVENT, model("odd") | {"lastTimestamp": "yesterday"}, manager="t")
     assert await names(cluster, EVENT) == ["odd"]
 
 
 def _recent(text: str) -> str:
-    """The same second of the day, tomorrow: never expired by age."""
+    """Return the same time tomorrow, so that the Event does not expire by age."""
     now = time.gmtime(time.time() + 86_400)
     return f"{now.tm_year}-{now.tm_mon:02}-{now.tm_mday:02}{text[10:]}"

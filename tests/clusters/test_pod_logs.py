@@ -1,4 +1,4 @@
-"""Reading Pod logs."""
+"""Reading the logs of Pods."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from clusters.base.clock import SystemClock
-from clusters.embedded.kubelet.pod_logs import PodLogs, ended_logs, last_lines
+from clusters.embedded.kubelet.pod_logs import PodLogReader, ended_logs, last_lines
 from clusters.embedded.kubelet.process.folders import ENDED, Folders, log_path
 
 POD = {
@@ -19,7 +19,7 @@ POD = {
 
 
 def write(state: Path, content: bytes) -> Path:
-    """The Pod's log file, filled."""
+    """Write the Pod's log file."""
     path = log_path(state, POD)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
@@ -27,8 +27,8 @@ def write(state: Path, content: bytes) -> Path:
 
 
 async def read(state: Path, tail: int | None) -> bytes:
-    """All that a reader who does not follow gets."""
-    return b"".join([chunk async for chunk in PodLogs(state, SystemClock()).follow(POD, tail=tail, follow=False)])
+    """Return the log without following it."""
+    return b"".join([chunk async for chunk in PodLogReader(state, SystemClock()).follow(POD, tail=tail, follow=False)])
 
 
 @pytest.mark.parametrize(
@@ -45,22 +45,24 @@ async def read(state: Path, tail: int | None) -> bytes:
         (b"x" * 200_000 + b"\nlast\n", 2, b"x" * 200_000 + b"\nlast\n"),
     ],
 )
-async def test_the_tail_begins_at_a_line(tmp_path: Path, content: bytes, tail: int | None, expected: bytes) -> None:
+async def test_the_tail_begins_at_the_start_of_a_line(
+    tmp_path: Path, content: bytes, tail: int | None, expected: bytes
+) -> None:
     write(tmp_path, content)
 
     assert await read(tmp_path, tail) == expected
 
 
-async def test_a_log_that_is_not_there_is_empty(tmp_path: Path) -> None:
+async def test_a_missing_log_is_empty(tmp_path: Path) -> None:
     assert await read(tmp_path, None) == b""
 
 
-async def test_a_follower_gets_new_lines_also_after_the_log_was_cut(tmp_path: Path) -> None:
+async def test_a_follower_gets_new_lines_also_after_a_rotation(tmp_path: Path) -> None:
     path = write(tmp_path, b"one\n")
     chunks: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def follow() -> None:
-        async for chunk in PodLogs(tmp_path, SystemClock()).follow(POD, tail=None, follow=True):
+        async for chunk in PodLogReader(tmp_path, SystemClock()).follow(POD, tail=None, follow=True):
             chunks.put_nowait(chunk)
 
     async with asyncio.timeout(10), asyncio.TaskGroup() as group:
@@ -74,9 +76,9 @@ async def test_a_follower_gets_new_lines_also_after_the_log_was_cut(tmp_path: Pa
         path.unlink()
 
 
-async def test_a_follower_gets_a_log_to_its_end_before_that_of_the_restarted_container(tmp_path: Path) -> None:
+async def test_a_follower_gets_the_rest_of_a_log_before_that_of_the_restarted_container(tmp_path: Path) -> None:
     path = write(tmp_path, b"one\n")
-    logs = PodLogs(tmp_path, SystemClock())
+    logs = PodLogReader(tmp_path, SystemClock())
     assert not logs.has_previous(POD)
     chunks: asyncio.Queue[bytes] = asyncio.Queue()
 
@@ -93,13 +95,13 @@ async def test_a_follower_gets_a_log_to_its_end_before_that_of_the_restarted_con
         path.write_bytes(b"a longer beginning than what was there\n")
         assert await chunks.get() == b"last words\n"
         assert await chunks.get() == b"a longer beginning than what was there\n"
-        (path.parent / ENDED).touch()  # the Pod is gone, its log stays
+        (path.parent / ENDED).touch()  # the Pod is deleted, its log is kept
 
     former = [chunk async for chunk in logs.follow(POD, tail=1, follow=False, previous=True)]
     assert (logs.has_previous(POD), former) == (True, [b"last words\n"])
 
 
-def test_the_logs_of_ended_pods_are_found_by_labels_in_the_order_of_their_ends(tmp_path: Path) -> None:
+def test_the_logs_of_deleted_pods_are_found_by_labels_in_the_order_in_which_they_ended(tmp_path: Path) -> None:
     folders = Folders(tmp_path)
     folders.prepare()
     for number, (name, namespace, model) in enumerate(

@@ -1,4 +1,4 @@
-"""Zygotes: forks that are processes of their own, exit codes, survival."""
+"""Zygotes: forked processes, their exit statuses, and restarts of zygotes and kubelets."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from clusters.base.clock import SystemClock
 from clusters.base.identity import Identity, is_running
 from clusters.embedded.kubelet import end_leftovers, find_leftovers
 from clusters.embedded.kubelet.process import zygote
-from clusters.embedded.kubelet.process.errors import StartFailed, ZygoteFailed
-from clusters.embedded.kubelet.process.folders import Folders, Run
-from clusters.embedded.kubelet.process.images import Command
+from clusters.embedded.kubelet.process.errors import RunContainerError, ZygoteFailed
+from clusters.embedded.kubelet.process.folders import ContainerRecord, Folders
+from clusters.embedded.kubelet.process.images import ContainerCommand
 from clusters.embedded.kubelet.process.pod_runtime import PodRuntime
-from clusters.embedded.kubelet.process.process import UNKNOWN_EXIT, Exit
-from clusters.embedded.kubelet.process.runtime import Launch, Started
-from clusters.embedded.kubelet.process.zygotes import SOCKET_NAME, ZygoteRuntime, key_of
+from clusters.embedded.kubelet.process.process import UNKNOWN_EXIT, ExitStatus
+from clusters.embedded.kubelet.process.runtime import ContainerConfig, StartedContainer
+from clusters.embedded.kubelet.process.zygotes import SOCKET_NAME, ZygoteRuntime, zygote_key
 from tests.support.clock import SteppedClock
 from tests.support.wait import eventually
 
@@ -40,50 +40,52 @@ class World:
         self.folders = Folders(state)
         self.folders.prepare()
         self.zygotes = ZygoteRuntime(self.folders, SystemClock())
-        self.started: list[Started] = []
+        self.started: list[StartedContainer] = []
 
-    def launch(self, function: str, *args: str, uid: str = "u", **changes: Any) -> Launch:
-        """The start of a function of the test's module."""
+    def launch(self, function: str, *args: str, uid: str = "u", **changes: Any) -> ContainerConfig:
+        """Return the configuration that starts a function of the test's module."""
         self.folders.scratch(uid).mkdir(parents=True, exist_ok=True)
         settings: dict[str, Any] = {
-            "command": Command((sys.executable, "-c", "print('by exec')"), f"{APP}:{function}", args, MODULES),
+            "command": ContainerCommand((sys.executable, "-c", "print('by exec')"), f"{APP}:{function}", args, MODULES),
             "env": {"COLOUR": "blue"},
             "cwd": self.folders.scratch(uid),
             "log": self.log(uid),
             "limits": {},
             "ports": {"8080": 20000},
-            "run_file": self.folders.run_file(uid),
+            "record_file": self.folders.record_file(uid),
             "home": self.folders.home,
         }
-        return Launch(**settings | changes)
+        return ContainerConfig(**settings | changes)
 
     def log(self, uid: str = "u") -> Path:
-        """Where the process's output goes."""
+        """Return the log file of the process."""
         return self.folders.pods / uid / "log"
 
-    async def start(self, function: str, *args: str, **changes: Any) -> Started:
+    async def start(self, function: str, *args: str, **changes: Any) -> StartedContainer:
         """Fork a process."""
         started = await self.zygotes.start(self.launch(function, *args, **changes))
         self.started.append(started)
         return started
 
     def successor(self) -> ZygoteRuntime:
-        """The runtime of a new kubelet."""
+        """Return the runtime of a new kubelet."""
         self.zygotes = ZygoteRuntime(self.folders, SystemClock())
         return self.zygotes
 
     def zygote(self) -> Identity:
-        """The zygote that runs."""
-        run = Run.parse((self.folders.zygotes / key_of(MODULES, {}) / zygote.RECORD).read_text())
-        assert run is not None
-        return run.identity
+        """Return the running zygote."""
+        record = ContainerRecord.parse(
+            (self.folders.zygotes / zygote_key(MODULES, {}) / zygote.RECORD_NAME).read_text()
+        )
+        assert record is not None
+        return record.identity
 
     def socket(self) -> Path:
-        """Where it listens."""
-        return self.folders.zygotes / key_of(MODULES, {}) / SOCKET_NAME
+        """Return the socket of the zygote."""
+        return self.folders.zygotes / zygote_key(MODULES, {}) / SOCKET_NAME
 
     async def waiting(self, uid: str = "u") -> None:
-        """Return once the forked function `wait` waits."""
+        """Wait until the forked function `wait` waits."""
         await eventually(lambda: "waiting" in self.log(uid).read_text())
 
 
@@ -101,11 +103,11 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         await asyncio.to_thread(end_leftovers, find_leftovers(fresh.folders.state_dir), 0.0)
 
 
-async def test_a_fork_is_a_process_of_its_own(world: World) -> None:
+async def test_a_fork_is_an_independent_process(world: World) -> None:
     limits = {resource.RLIMIT_DATA: (1 << 33, 1 << 33)}
     started = await world.start("report", "5", "--name=a", limits=limits)
 
-    assert await started.process.wait() == Exit(code=5)
+    assert await started.process.wait() == ExitStatus(code=5)
 
     facts = json.loads(world.log().read_text())
     assert facts["argv"] == ["5", "--name=a"] and facts["sysArgv"] == [f"{APP}:report", "5", "--name=a"]
@@ -116,7 +118,7 @@ async def test_a_fork_is_a_process_of_its_own(world: World) -> None:
     assert facts["limit"] == 1 << 33
 
 
-async def test_a_fork_inherits_the_sockets_on_which_it_is_to_listen_and_its_zygote_keeps_none(world: World) -> None:
+async def test_a_fork_inherits_the_listening_sockets_and_its_zygote_keeps_none(world: World) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_server(("127.0.0.1", 0)) as second:
         address = listener.getsockname()
         started = await world.start("serve", *map(str, address), listeners=(second, listener))
@@ -124,7 +126,7 @@ async def test_a_fork_inherits_the_sockets_on_which_it_is_to_listen_and_its_zygo
     _, writer = await asyncio.open_connection(*address)
     writer.close()
 
-    assert await started.process.wait() == Exit(code=9)
+    assert await started.process.wait() == ExitStatus(code=9)
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection(*address)
 
@@ -143,56 +145,58 @@ async def test_many_forks_at_once_wait_for_the_same_imports(world: World) -> Non
 
     started = await asyncio.gather(*launches)
 
-    assert [await fork.process.wait() for fork in started] == [Exit(code=code) for code in range(20)]
+    assert [await fork.process.wait() for fork in started] == [ExitStatus(code=code) for code in range(20)]
     assert len([leftover for leftover in find_leftovers(world.folders.state_dir) if leftover.role == "zygote"]) == 1
 
 
-async def test_a_fork_that_is_killed_tells_the_signal(world: World) -> None:
+async def test_the_exit_status_of_a_killed_fork_has_the_signal(world: World) -> None:
     started = await world.start("wait")
     await world.waiting()
 
     started.process.kill()
 
-    assert await started.process.wait() == Exit(signal=signal.SIGKILL)
+    assert await started.process.wait() == ExitStatus(signal=signal.SIGKILL)
 
 
-async def test_an_exception_of_the_entry_is_exit_code_1_and_a_traceback_in_the_log(world: World) -> None:
+async def test_an_exception_of_the_entry_has_exit_code_1_and_a_traceback_in_the_log(world: World) -> None:
     started = await world.start("broken")
 
-    assert await started.process.wait() == Exit(code=1)
+    assert await started.process.wait() == ExitStatus(code=1)
     assert "RuntimeError: no such tensor" in world.log().read_text()
 
 
 async def test_the_record_is_written_before_the_start_is_reported(world: World) -> None:
     started = await world.start("wait")
 
-    assert world.folders.read_run("u") == started.run
-    assert started.run == Run(started.process.identity, key_of(MODULES, {}), {"8080": 20000}, world.folders.home)
+    assert world.folders.read_record("u") == started.record
+    assert started.record == ContainerRecord(
+        started.process.identity, zygote_key(MODULES, {}), {"8080": 20000}, world.folders.home
+    )
 
 
-async def test_what_keeps_a_fork_from_becoming_the_process_is_told(world: World) -> None:
-    with pytest.raises(StartFailed, match=r"FileNotFoundError.*nowhere"):
+async def test_an_error_of_the_set_up_is_reported(world: World) -> None:
+    with pytest.raises(RunContainerError, match=r"FileNotFoundError.*nowhere"):
         await world.start("report", "0", cwd=Path("/nowhere"))
 
 
-async def test_a_new_client_uses_the_same_zygote_and_learns_old_exits(world: World) -> None:
+async def test_a_new_client_uses_the_same_zygote_and_reads_old_exit_statuses(world: World) -> None:
     started = await world.start("wait")
     await world.waiting()
     before = world.zygote()
     started.process.detach()
     successor = world.successor()
-    process = successor.adopt(started.run)
+    process = successor.adopt(started.record)
     assert process is not None
 
     process.signal(signal.SIGTERM)
 
-    assert await process.wait() == Exit(code=7)
-    assert await successor.exit_of(started.run) == Exit(code=7)
+    assert await process.wait() == ExitStatus(code=7)
+    assert await successor.read_exit_status(started.record) == ExitStatus(code=7)
     await (await world.start("report", "0", uid="next")).process.wait()
     assert world.zygote() == before
 
 
-async def test_forks_outlive_their_zygote_whose_knowledge_is_lost(world: World) -> None:
+async def test_forks_outlive_their_zygote_with_an_unknown_exit_status(world: World) -> None:
     started = await world.start("wait")
     await world.waiting()
 
@@ -206,7 +210,7 @@ async def test_forks_outlive_their_zygote_whose_knowledge_is_lost(world: World) 
 
 async def test_a_zygote_that_was_killed_is_replaced_with_the_next_fork(world: World) -> None:
     for uid, code in (("a", 3), ("b", 4), ("c", 5)):
-        assert await (await world.start("report", str(code), uid=uid)).process.wait() == Exit(code=code)
+        assert await (await world.start("report", str(code), uid=uid)).process.wait() == ExitStatus(code=code)
         os.kill(world.zygote().pid, signal.SIGKILL)
         await eventually(lambda: not is_running(world.zygote()))
 
@@ -218,24 +222,24 @@ async def test_an_adopted_zygote_that_was_killed_is_replaced_too(world: World) -
     os.kill(world.zygote().pid, signal.SIGKILL)
     await eventually(lambda: not is_running(world.zygote()))
 
-    assert await (await world.start("report", "4", uid="c")).process.wait() == Exit(code=4)
+    assert await (await world.start("report", "4", uid="c")).process.wait() == ExitStatus(code=4)
 
 
-async def test_after_a_zygote_failed_pods_start_by_exec_and_later_from_a_new_one(world: World) -> None:
+async def test_after_a_zygote_failed_pods_start_by_exec_and_later_from_a_new_zygote(world: World) -> None:
     clock = SteppedClock()
     zygotes = ZygoteRuntime(world.folders, clock)
     runtime = PodRuntime(zygotes)
     await (await runtime.start(world.launch("report", "0", uid="a"))).process.wait()
-    world.socket().unlink()  # it runs, and nobody can reach it
+    world.socket().unlink()  # it runs but is not reachable
 
     for uid in ("b", "c"):
         started = await runtime.start(world.launch("report", "0", uid=uid))
-        assert await started.process.wait() == Exit(code=0)
-        assert world.log(uid).read_text() == "by exec\n" and not started.run.zygote
+        assert await started.process.wait() == ExitStatus(code=0)
+        assert world.log(uid).read_text() == "by exec\n" and not started.record.zygote
 
     clock.step(31.0)
     started = await runtime.start(world.launch("report", "4", uid="d"))
-    assert await started.process.wait() == Exit(code=4)
+    assert await started.process.wait() == ExitStatus(code=4)
 
 
 @pytest.mark.parametrize("source", ["raise RuntimeError('broken install')", "import threading\n"])
@@ -243,14 +247,14 @@ async def test_modules_that_cannot_be_preloaded_are_started_by_exec(world: World
     source += "threading.Thread(target=threading.Event().wait, daemon=True).start()\n" if "threading" in source else ""
     (tmp_path / "bad_engine.py").write_text(source)
     launch = world.launch("report", "0", env={"PYTHONPATH": str(tmp_path)})
-    command = Command(launch.command.argv, launch.command.entry, (), ("bad_engine",))
+    command = ContainerCommand(launch.command.argv, launch.command.entry, (), ("bad_engine",))
     os.environ["PYTHONPATH"] += f":{tmp_path}"
 
     with pytest.raises(ZygoteFailed):
         await world.zygotes.start(world.launch("report", command=command))
     started = await PodRuntime(world.zygotes).start(world.launch("report", command=command))
 
-    assert await started.process.wait() == Exit(code=0)
+    assert await started.process.wait() == ExitStatus(code=0)
     assert world.log().read_text() == "by exec\n"
 
 
@@ -258,17 +262,17 @@ async def test_a_zygote_with_outdated_code_is_replaced(world: World, tmp_path: P
     module = tmp_path / "engine_of_today.py"
     module.write_text("def main(argv): return 1\n")
     os.environ["PYTHONPATH"] += f":{tmp_path}"
-    command = Command((), "engine_of_today:main", (), ("engine_of_today",))
-    assert await (await world.start("", command=command)).process.wait() == Exit(code=1)
+    command = ContainerCommand((), "engine_of_today:main", (), ("engine_of_today",))
+    assert await (await world.start("", command=command)).process.wait() == ExitStatus(code=1)
 
     module.write_text("def main(argv): return 22\n")
     os.utime(module, (module.stat().st_mtime + 10,) * 2)
     world.successor()
 
-    assert await (await world.start("", command=command)).process.wait() == Exit(code=22)
+    assert await (await world.start("", command=command)).process.wait() == ExitStatus(code=22)
 
 
-async def test_shutting_down_ends_the_zygote_and_not_its_forks(world: World) -> None:
+async def test_shutting_down_stops_the_zygote_and_not_its_forks(world: World) -> None:
     started = await world.start("wait")
     await world.waiting()
 
@@ -279,7 +283,7 @@ async def test_shutting_down_ends_the_zygote_and_not_its_forks(world: World) -> 
     assert is_running(started.process.identity)
 
 
-async def test_a_client_that_writes_nonsense_does_not_harm_the_zygote(world: World) -> None:
+async def test_invalid_requests_do_not_affect_the_zygote(world: World) -> None:
     await (await world.start("report", "0")).process.wait()
     for line in (b"nonsense\n", b'{"op": "dance"}\n', b'{"op": "spawn"}\n', b"[]\n", b'{"op": "hel'):
         folder = os.open(world.socket().parent, os.O_PATH)
@@ -291,10 +295,10 @@ async def test_a_client_that_writes_nonsense_does_not_harm_the_zygote(world: Wor
         writer.close()
         await writer.wait_closed()
 
-    assert await (await world.start("report", "6", uid="next")).process.wait() == Exit(code=6)
+    assert await (await world.start("report", "6", uid="next")).process.wait() == ExitStatus(code=6)
 
 
-def test_an_idle_zygote_notices_that_its_socket_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_idle_zygote_exits_when_its_socket_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zygote, "SOCKET_CHECK", 0.01)
     path = tmp_path / "s"
     with socket.socket(socket.AF_UNIX) as listener:
@@ -310,7 +314,7 @@ def test_an_idle_zygote_notices_that_its_socket_is_gone(tmp_path: Path, monkeypa
             signal.signal(signal.SIGCHLD, handler)
 
 
-async def test_folder_and_socket_are_closed_to_others(world: World) -> None:
+async def test_folder_and_socket_are_private(world: World) -> None:
     await (await world.start("report", "0")).process.wait()
 
     assert world.socket().stat().st_mode & 0o777 == 0o600

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from clusters.embedded.kubelet.node import Settings
+from clusters.embedded.kubelet.node import KubeletSettings
 from clusters.embedded.kubelet.ports import PortAllocator
 from clusters.net.endpoints import real_ports
 from tests.clusters.kubelet.nodes import Nodes, ended, get, make_pod, process_of, until
@@ -70,7 +70,7 @@ async def test_nobody_else_can_listen_on_the_ports_of_a_pod_that_runs(nodes: Nod
 
 
 async def test_nobody_else_can_listen_on_the_ports_of_a_pod_that_crashed(nodes: Nodes, attacker: Attacker) -> None:
-    nodes.settings = Settings(first_backoff=60.0)
+    nodes.settings = KubeletSettings(first_backoff=60.0)
     await nodes.start()
     await nodes.create(make_pod("a", "--fail", "out of luck"))
 
@@ -85,7 +85,7 @@ async def test_nobody_else_can_listen_on_the_ports_of_a_pod_that_crashed(nodes: 
 
 
 async def test_a_new_kubelet_guards_the_ports_of_the_processes_that_it_adopts(nodes: Nodes, attacker: Attacker) -> None:
-    nodes.settings = Settings(first_backoff=60.0)
+    nodes.settings = KubeletSettings(first_backoff=60.0)
     await nodes.start()
     await nodes.create(make_pod("a"))
     before = await nodes.ready("a")

@@ -1,8 +1,8 @@
-"""The kubelet of the embedded cluster: Pods as processes of this machine."""
+"""The kubelet of the embedded cluster, which runs Pods as processes of this machine."""
 
 from clusters.embedded.kubelet.kubelet import Kubelet
 from clusters.embedded.kubelet.leftovers import Leftover, end_leftovers, find_leftovers
-from clusters.embedded.kubelet.node import Settings
-from clusters.embedded.kubelet.process.images import Image
+from clusters.embedded.kubelet.node import KubeletSettings
+from clusters.embedded.kubelet.process.images import ContainerImage
 
-__all__ = ["Image", "Kubelet", "Leftover", "Settings", "end_leftovers", "find_leftovers"]
+__all__ = ["ContainerImage", "Kubelet", "KubeletSettings", "Leftover", "end_leftovers", "find_leftovers"]

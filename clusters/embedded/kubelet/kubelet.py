@@ -1,7 +1,7 @@
-"""The kubelet of the embedded cluster: every Pod in the store becomes a process of this machine.
+"""The kubelet of the embedded cluster: run each stored Pod as a process of this machine.
 
-It watches Pods and gives each a worker. It may end at any moment: the processes go on, and the next kubelet of the same
-state folder adopts them, or finds how they ended.
+It watches Pods and runs a worker for each. It may be killed at any time: the processes continue, and the next kubelet
+of the same state folder adopts them or reads their exit status.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Final
 from clusters.base.api import Cluster
 from clusters.base.clock import Clock
 from clusters.base.objects import POD, Object, key_of, uid_of
-from clusters.embedded.kubelet.leftovers import end_unclaimed
-from clusters.embedded.kubelet.logs import LogRotator
-from clusters.embedded.kubelet.node import HOST, MANAGER, Drain, Node, Settings
+from clusters.embedded.kubelet.leftovers import kill_orphans
+from clusters.embedded.kubelet.log_rotation import LogRotator
+from clusters.embedded.kubelet.node import HOST, MANAGER, Drain, KubeletSettings, Node
 from clusters.embedded.kubelet.pod_worker import PodWorker
 from clusters.embedded.kubelet.ports import PortAllocator
 from clusters.embedded.kubelet.process.folders import Folders
-from clusters.embedded.kubelet.process.images import Image
+from clusters.embedded.kubelet.process.images import ContainerImage
 from clusters.embedded.kubelet.process.pod_runtime import PodRuntime
 from clusters.embedded.kubelet.process.zygotes import ZygoteRuntime
 from clusters.gateway.token import GatewayTokens
@@ -31,11 +31,14 @@ from clusters.runtime.recorder import Recorder
 
 log = logging.getLogger(__name__)
 
-RETRY_AFTER: Final = 1.0  # s until a Pod's worker that failed unexpectedly starts anew
+RETRY_AFTER: Final = 1.0  # s until a worker is replaced after an unexpected error
 
 
 class Kubelet:
-    """Runs the Pods of one node. One at a time for each state folder."""
+    """Run the Pods of one node. Only one kubelet may run for a state folder.
+
+    `images` maps image names to programs. `drain` waits until the data plane sends a Pod no more requests.
+    """
 
     def __init__(
         self,
@@ -43,12 +46,12 @@ class Kubelet:
         informers: Informers,
         *,
         state_dir: Path,
-        images: Mapping[str, Image],
+        images: Mapping[str, ContainerImage],
         drain: Drain,
         tokens: GatewayTokens,
         clock: Clock,
         node_name: str = "embedded",
-        settings: Settings | None = None,
+        settings: KubeletSettings | None = None,
     ) -> None:
         self._pods = informers[POD]
         self._clock = clock
@@ -69,12 +72,12 @@ class Kubelet:
             runtime=PodRuntime(self._zygotes),
             drain=drain,
             recorder=Recorder(cluster, MANAGER, clock),
-            settings=settings or Settings(),
+            settings=settings or KubeletSettings(),
             tokens=tokens,
         )
 
     async def run(self) -> None:
-        """Run Pods until cancelled. Their processes outlive that: see `stop_all`."""
+        """Run Pods until cancelled. The processes continue after that; `stop_all` stops them."""
         self._folders.prepare()
         await self._pods.synced()
         await self._clean_up()
@@ -88,16 +91,16 @@ class Kubelet:
             self._group = None
             self._node.ports.close()
 
-    async def settled(self) -> None:
-        """Return once the status of every Pod found at the start tells the truth about its process again."""
+    async def synced(self) -> None:
+        """Wait until the status of every Pod found at the start is up to date."""
         await self._started.wait()
         for worker in list(self._workers.values()):
-            await worker.settled()
+            await worker.synced()
 
     async def stop_all(self, grace: float | None = None) -> None:
-        """End all Pods' processes, drained and in order, and the zygotes; the Pods start again with the next kubelet.
+        """Drain and stop all Pods' processes and the zygotes. The next kubelet starts the Pods again.
 
-        `grace` (s) bounds the Pods' own terminationGracePeriodSeconds. Needs `run` to be running.
+        `grace` (s) is an upper limit for the Pods' terminationGracePeriodSeconds. `run` must be running.
         """
         self._shutting_down = True
         for worker in self._workers.values():
@@ -108,13 +111,13 @@ class Kubelet:
         await self._zygotes.shut_down()
 
     async def _clean_up(self) -> None:
-        """Take stock before the first worker starts: ports that are taken, processes and folders that nobody claims."""
-        claimed = {uid_of(pod) for pod in self._pods}
+        """Reserve the ports of known Pods, kill orphaned processes and remove the folders of deleted Pods."""
+        known = {uid_of(pod) for pod in self._pods}
         for pod in self._pods:
             self._node.ports.reserve(real_ports(pod).values())
-        for leftover in await asyncio.to_thread(end_unclaimed, self._folders, claimed):
-            log.warning("ended %s: no Pod claims it", leftover)
-        await asyncio.to_thread(self._folders.remove_all_but, claimed)
+        for orphan in await asyncio.to_thread(kill_orphans, self._folders, known):
+            log.warning("killed %s: it does not belong to a Pod", orphan)
+        await asyncio.to_thread(self._folders.remove_all_but, known)
 
     def _on_change(self, before: Object | None, after: Object | None) -> None:
         if before is not None and (after is None or uid_of(after) != uid_of(before)):
@@ -126,27 +129,24 @@ class Kubelet:
         worker = self._workers.get(uid_of(after))
         if worker is not None:
             worker.update(after)
-        elif self._is_ours(after):
-            self._begin(after)
+            return
+        node_name = (after.get("spec") or {}).get("nodeName") or self._node.name
+        if not self._shutting_down and node_name == self._node.name:
+            self._start_worker(after)
 
-    def _is_ours(self, pod: Object) -> bool:
-        return (
-            not self._shutting_down and ((pod.get("spec") or {}).get("nodeName") or self._node.name) == self._node.name
-        )
-
-    def _begin(self, pod: Object) -> None:
+    def _start_worker(self, pod: Object) -> None:
         if self._group is None:
             return
         uid = uid_of(pod)
         try:
             self._workers[uid] = PodWorker(self._node, pod)
-        except Exception:  # this runs in the informer, which has other Pods to tell of
-            log.exception("pod %s: malformed, left alone", key_of(pod))
+        except Exception:  # an error here would stop the informer's notifications about other Pods
+            log.exception("pod %s: ignored because it is malformed", key_of(pod))
             return
-        self._tasks[uid] = self._group.create_task(self._live(uid), name=f"pod {key_of(pod)}")
+        self._tasks[uid] = self._group.create_task(self._run_worker(uid), name=f"pod {key_of(pod)}")
 
-    async def _live(self, uid: str) -> None:
-        """The frame around a worker: one poison Pod must not stop the others."""
+    async def _run_worker(self, uid: str) -> None:
+        """Run a worker, and replace it after an unexpected error so that other Pods are not affected."""
         try:
             while True:
                 worker = self._workers[uid]
@@ -154,9 +154,9 @@ class Kubelet:
                     await worker.run()
                     return
                 except Exception:
-                    log.exception("pod %s: its worker failed, starting it anew", key_of(worker.pod))
+                    log.exception("pod %s: worker failed, replacing it", key_of(worker.pod))
                     await self._clock.sleep(RETRY_AFTER)
-                    self._workers[uid] = worker.again()
+                    self._workers[uid] = worker.replacement()
         finally:
             self._workers.pop(uid, None)
             self._tasks.pop(uid, None)

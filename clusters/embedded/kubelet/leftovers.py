@@ -1,9 +1,10 @@
-"""Processes of a state folder, found by the marks in their environment: for `knodel doctor`, `down`, and a new kubelet.
+"""Find the processes of a state folder by the variables in their environment.
 
-A copy of the folder is another one: what the original started is not found through it.
+`knodel doctor`, `knodel down` and the kubelet use it. A copy of a state folder does not own the processes of the
+original.
 
-A process that was forked from a zygote shows the zygote's environment in /proc, so it is known by its run file; what a
-Pod's process started belongs to its session.
+A process that was forked from a zygote has the zygote's environment in /proc, so it is identified by its record. The
+children of a Pod's process are identified by their session.
 """
 
 from __future__ import annotations
@@ -11,23 +12,23 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from clusters.base.identity import PROC, Identity, identify, is_running, kill_group, session_of, working_folder
 from clusters.embedded.kubelet.process.environment import POD_UID, PROCESS_HOME, PROCESS_OF, PROCESS_ROLE
-from clusters.embedded.kubelet.process.folders import Folders, Run
-from clusters.embedded.kubelet.process.zygote import RECORD
+from clusters.embedded.kubelet.process.folders import ContainerRecord, Folders
+from clusters.embedded.kubelet.process.zygote import RECORD_NAME
 
-POD_ROLES: Final = ("pod", "zygote")  # of processes that the kubelet starts
-LOOK_EVERY: Final = 0.02  # s, while ended processes are waited for
+KUBELET_ROLES: Final = ("pod", "zygote")  # roles of the processes that the kubelet starts
+POLL_INTERVAL: Final = 0.02  # s between checks whether processes have ended
 
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """A process of the state folder. `role` as marked by its starter; `pod`: the Pod's uid where that is known."""
+    """A running process of a state folder. `pod` is the uid of its Pod, empty when it is not known."""
 
     identity: Identity
     role: str
@@ -39,38 +40,41 @@ class Leftover:
 
 
 def find_leftovers(state_dir: Path) -> list[Leftover]:
-    """All running processes marked with this state folder, whoever started them, but the calling one."""
+    """Return all running processes of this state folder except the calling one."""
     folders = Folders(state_dir)
-    pods = {run.identity: uid for uid, run in folders.runs().items()}
+    pods = {record.identity: uid for uid, record in folders.read_records().items()}
     return list(_scan(folders, pods))
 
 
 def end_leftovers(leftovers: Collection[Leftover], grace: float) -> list[Leftover]:
-    """SIGTERM, then SIGKILL after `grace` seconds; blocks. Returns what is left even then."""
+    """Send SIGTERM, and SIGKILL after `grace` seconds. Blocks, and returns the processes that still run."""
     for leftover in leftovers:
         _signal(leftover, signal.SIGTERM)
-    left = _wait(leftovers, grace)
-    for leftover in left:
+    running = _wait(leftovers, grace)
+    for leftover in running:
         _signal(leftover, signal.SIGKILL)
-    return _wait(left, grace)
+    return _wait(running, grace)
 
 
-def end_unclaimed(folders: Folders, claimed: Collection[str]) -> list[Leftover]:
-    """Kill what the kubelet's runtimes started for Pods (uids) that are not `claimed`, and what nobody recorded.
+def kill_orphans(folders: Folders, pods: Collection[str]) -> list[Leftover]:
+    """Kill the processes that a kubelet started and that belong to none of these Pods (uids). Zygotes continue.
 
-    Returns what was ended. The zygotes stay.
+    Returns the killed processes.
     """
-    runs = folders.runs()
-    owners = {run.identity.pid for uid, run in runs.items() if uid in claimed and is_running(run.identity)}
-    owners |= {run.identity.pid for run in _zygotes(folders) if is_running(run.identity)}
-    unclaimed = [
+    records = folders.read_records()
+    owners = {record.identity.pid for uid, record in records.items() if uid in pods and is_running(record.identity)}
+    for path in folders.zygotes.glob(f"*/{RECORD_NAME}"):
+        record = ContainerRecord.parse(path.read_text())
+        if record is not None and is_running(folders.without_foreign(record).identity):
+            owners.add(record.identity.pid)
+    orphans = [
         leftover
-        for leftover in _scan(folders, {run.identity: uid for uid, run in runs.items()})
-        if leftover.role in POD_ROLES and session_of(leftover.identity.pid) not in owners
+        for leftover in _scan(folders, {record.identity: uid for uid, record in records.items()})
+        if leftover.role in KUBELET_ROLES and session_of(leftover.identity.pid) not in owners
     ]
-    for leftover in unclaimed:
-        _signal(leftover, signal.SIGKILL)
-    return unclaimed
+    for orphan in orphans:
+        _signal(orphan, signal.SIGKILL)
+    return orphans
 
 
 def _scan(folders: Folders, pods: Mapping[Identity, str]) -> Iterator[Leftover]:
@@ -86,11 +90,19 @@ def _scan(folders: Folders, pods: Mapping[Identity, str]) -> Iterator[Leftover]:
             continue
         pod = pods.get(identity, marks.get(POD_UID, ""))
         role = "pod" if pod else marks.get(PROCESS_ROLE, "unknown")
-        yield Leftover(identity, role, _command(entry), pod)
+        try:
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        except OSError:
+            command = ""
+        yield Leftover(identity, role, command, pod)
 
 
 def _belongs(entry: Path, marks: Mapping[str, str], folders: Folders) -> bool:
-    """Whether the process was started for this folder, also before it was moved, or for one that was removed here."""
+    """Return whether the process was started for this folder.
+
+    A folder that was moved keeps its processes. A folder that was removed leaves its processes to the next one at the
+    same path.
+    """
     home, marked = folders.home, marks.get(PROCESS_HOME, "")
     if home and marked:
         removed = marks.get(PROCESS_OF) == str(folders.state_dir) and not working_folder(int(entry.name))
@@ -98,18 +110,11 @@ def _belongs(entry: Path, marks: Mapping[str, str], folders: Folders) -> bool:
     return marks.get(PROCESS_OF) == str(folders.state_dir)
 
 
-def _zygotes(folders: Folders) -> Iterator[Run]:
-    for path in folders.zygotes.glob(f"*/{RECORD}"):
-        run = Run.parse(path.read_text())
-        if run is not None:
-            yield folders.own(run)
-
-
 def _marks(entry: Path) -> dict[str, str]:
-    """The marks in the environment of a process; none when it is not ours to read."""
+    """Return the KNODEL_ variables of a process; empty when its environment is not readable."""
     try:
         environment = (entry / "environ").read_bytes()
-    except OSError:  # ended meanwhile, or of another user
+    except OSError:  # it has ended, or belongs to another user
         return {}
     pairs = (
         line.decode(errors="replace").partition("=") for line in environment.split(b"\0") if line.startswith(b"KNODEL_")
@@ -117,15 +122,8 @@ def _marks(entry: Path) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def _command(entry: Path) -> str:
-    try:
-        return (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-    except OSError:
-        return ""
-
-
 def _signal(leftover: Leftover, number: signal.Signals) -> None:
-    """To its group when it leads one, else to itself."""
+    """Send a signal to the process, or to its process group if it leads one."""
     pid = leftover.identity.pid
     if not is_running(leftover.identity):
         return
@@ -141,7 +139,7 @@ def _signal(leftover: Leftover, number: signal.Signals) -> None:
 def _wait(leftovers: Collection[Leftover], seconds: float) -> list[Leftover]:
     deadline = time.monotonic() + seconds
     while True:
-        left: Sequence[Leftover] = [leftover for leftover in leftovers if is_running(leftover.identity)]
-        if not left or time.monotonic() >= deadline:
-            return list(left)
-        time.sleep(LOOK_EVERY)
+        running = [leftover for leftover in leftovers if is_running(leftover.identity)]
+        if not running or time.monotonic() >= deadline:
+            return running
+        time.sleep(POLL_INTERVAL)

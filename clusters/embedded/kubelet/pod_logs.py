@@ -1,4 +1,4 @@
-"""Logs of Pods' processes: the last lines, then each new piece; and the logs of Pods that have ended."""
+"""Read and follow the logs of Pods, and find the logs of deleted Pods."""
 
 from __future__ import annotations
 
@@ -11,38 +11,39 @@ from typing import BinaryIO, Final
 
 from clusters.base.clock import Clock
 from clusters.base.objects import Object
-from clusters.embedded.kubelet.process.folders import has_ended, log_path, previous_log, read_description
+from clusters.embedded.kubelet.process.folders import has_ended, log_path, previous_log, read_pod_metadata
 
 CHUNK: Final = 64 * 1024  # bytes read at once
-LOOK_EVERY: Final = 0.25  # s between two looks at a followed log; only while somebody follows
+POLL_INTERVAL: Final = 0.25  # s between reads of a followed log
 
 
 @dataclass(frozen=True, slots=True)
 class EndedLog:
-    """The log of a Pod that is gone: its name, and the file with the output of its last process."""
+    """The log of a deleted Pod: the Pod's name, and the log file of its last process."""
 
     pod: str
     path: Path
 
 
-class PodLogs:
-    """The logs below one state folder."""
+class PodLogReader:
+    """Read the logs of the Pods of one state folder."""
 
     def __init__(self, state_dir: Path, clock: Clock) -> None:
         self._state_dir = state_dir
         self._clock = clock
 
     def has_previous(self, pod: Object) -> bool:
-        """Return whether the Pod's container ran before and was restarted."""
+        """Return whether the Pod's container was restarted, so that there is a log of its previous run."""
         return previous_log(log_path(self._state_dir, pod)).exists()
 
     async def follow(
         self, pod: Object, *, tail: int | None, follow: bool, previous: bool = False
     ) -> AsyncIterator[bytes]:
-        """Yield the last `tail` lines (None: all), then, with `follow`, each new piece until the Pod has ended.
+        """Yield the last `tail` lines (None: all). With `follow`, also yield new output until the Pod is deleted.
 
-        A follower gets a log to its last byte before it goes on with the one of a restarted container, and reads one
-        that rotation has cut from its new beginning. `previous`: the log of the container's former run.
+        `previous` selects the log of the container's previous run.
+        When the container restarts, a follower gets the rest of the old log and then the new one. After a rotation it
+        continues at the start of the truncated file.
         """
         path = log_path(self._state_dir, pod)
         if previous:
@@ -50,42 +51,42 @@ class PodLogs:
         file = await asyncio.to_thread(_open, path, tail)
         try:
             while file is not None:
-                # looked at before the read: what is read then is all that there will ever be in this file
-                ending, replaced = has_ended(path.parent), await asyncio.to_thread(_is_replaced, file, path)
+                # Checked before the read, which then returns everything that is ever written to this file.
+                ended, replaced = has_ended(path.parent), await asyncio.to_thread(_is_replaced, file, path)
                 chunk = await asyncio.to_thread(file.read, CHUNK)
                 if chunk:
                     yield chunk
                 elif replaced:
                     file.close()
                     file = await asyncio.to_thread(_open, path, None)
-                elif not follow or ending:
+                elif not follow or ended:
                     return
-                elif await asyncio.to_thread(_was_cut, file):
+                elif await asyncio.to_thread(_is_truncated, file):
                     file.seek(0)
                 else:
-                    await self._clock.sleep(LOOK_EVERY)
+                    await self._clock.sleep(POLL_INTERVAL)
         finally:
             if file is not None:
                 file.close()
 
 
 def ended_logs(state_dir: Path, namespace: str, labels: Mapping[str, str]) -> list[EndedLog]:
-    """Return the logs of ended Pods of the namespace that had these labels, in the order of their ends."""
+    """Return the logs of the namespace's deleted Pods with these labels, in the order in which they ended."""
     found: list[tuple[float, EndedLog]] = []
     for folder in (state_dir / "logs").glob(f"{namespace}_*"):
-        known = read_description(folder) if has_ended(folder) else None
-        if known is None or known.namespace != namespace or not labels.items() <= dict(known.labels).items():
+        pod = read_pod_metadata(folder) if has_ended(folder) else None
+        if pod is None or pod.namespace != namespace or not labels.items() <= dict(pod.labels).items():
             continue
-        path = folder / f"{known.container}.log"
+        path = folder / f"{pod.container}.log"
         try:
-            found.append((path.stat().st_mtime, EndedLog(known.name, path)))
+            found.append((path.stat().st_mtime, EndedLog(pod.name, path)))
         except OSError:
-            continue  # it was removed meanwhile
+            continue  # removed concurrently
     return [log for _, log in sorted(found, key=lambda one: one[0])]
 
 
 def last_lines(path: Path, tail: int | None) -> bytes:
-    """Return the last `tail` lines of a log (None: all of it), nothing of one that is not there."""
+    """Return the last `tail` lines of a log (None: all). A missing log is empty."""
     file = _open(path, tail)
     if file is None:
         return b""
@@ -94,7 +95,7 @@ def last_lines(path: Path, tail: int | None) -> bytes:
 
 
 def _open(path: Path, tail: int | None) -> BinaryIO | None:
-    """Open the file where the last `tail` lines begin; None when it is not there."""
+    """Open the file at the start of the last `tail` lines. Return None when it does not exist."""
     try:
         file = path.open("rb", buffering=0)
     except FileNotFoundError:
@@ -105,19 +106,19 @@ def _open(path: Path, tail: int | None) -> BinaryIO | None:
 
 
 def _is_replaced(file: BinaryIO, path: Path) -> bool:
-    """Return whether another file, or none, is where `file` was opened."""
+    """Return whether `path` is no longer the opened file, but another one or none."""
     try:
         return not os.path.samestat(os.fstat(file.fileno()), path.stat())
     except FileNotFoundError:
         return True
 
 
-def _was_cut(file: BinaryIO) -> bool:
+def _is_truncated(file: BinaryIO) -> bool:
     return os.fstat(file.fileno()).st_size < file.tell()
 
 
 def _find_tail(descriptor: int, size: int, tail: int) -> int:
-    """Read backwards until `tail` line ends, not counting the last byte's, were passed."""
+    """Return the offset of the last `tail` lines. A newline at the end of the file does not start a line."""
     at, left = size, tail
     while at > 0:
         begin = max(0, at - CHUNK)

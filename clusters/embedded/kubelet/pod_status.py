@@ -1,11 +1,11 @@
-"""Pure makers of Pod status, as the real kubelet writes it.
+"""Make and read the status of a Pod, as the kubelet of Kubernetes writes it. Pure.
 
-A container is Waiting, Running or Terminated. `ready` and `started` follow its probes. The Pod's conditions:
+A container is Waiting, Running or Terminated. `ready` and `started` are results of its probes. The Pod's conditions:
 
     PodScheduled      True
     Initialized       True
-    ContainersReady   True when the container is ready, else False, ContainersNotReady
-    Ready             as ContainersReady; False, PodDeleting or NodeShutdown, once the Pod is to end
+    ContainersReady   True if the container is ready, else False with reason ContainersNotReady
+    Ready             as ContainersReady; False with reason PodDeleting or NodeShutdown during termination
 """
 
 from __future__ import annotations
@@ -25,39 +25,39 @@ from clusters.base.objects import (
     uid_of,
     with_condition,
 )
-from clusters.embedded.kubelet.process.folders import Run
-from clusters.embedded.kubelet.process.process import Exit
+from clusters.embedded.kubelet.process.folders import ContainerRecord
+from clusters.embedded.kubelet.process.process import ExitStatus
 from clusters.net.endpoints import real_ports
 
-KILLED: Final = 128  # is added to a signal's number to give an exit code, as shells and container runtimes do
-UNKNOWN_CODE: Final = 137  # what Kubernetes writes for a container that ended unseen (ContainerStatusUnknown)
+SIGNAL_BASE: Final = 128  # plus the signal is the exit code of a killed process, as in shells and container runtimes
+UNKNOWN_CODE: Final = 137  # exit code that Kubernetes writes with ContainerStatusUnknown
 CRASH_LOOP: Final = "CrashLoopBackOff"
 NODE_SHUTDOWN: Final = "NodeShutdown"
-_OPTIONAL: Final = ("reason", "message")  # of a status: null removes them in a merge patch
+_OPTIONAL: Final = ("reason", "message", "podIP", "podIPs", "conditions", "containerStatuses")  # fields of a status
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Not started, and why."""
+    """The container is not running, for this reason."""
 
     reason: str
     message: str = ""
 
 
 CREATING: Final = Waiting("ContainerCreating")
-"""Before its first start."""
+"""The state before the first start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """Running since then."""
+    """The container is running."""
 
     started_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class Terminated:
-    """Ended, and how."""
+    """The container has ended."""
 
     exit_code: int
     reason: str
@@ -68,13 +68,13 @@ class Terminated:
 
     @property
     def failed(self) -> bool:
-        """Whether it ended otherwise than well."""
+        """Whether the exit code is not 0."""
         return self.exit_code != 0
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerState:
-    """All that the status tells of a container."""
+    """The fields of a container status."""
 
     state: Waiting | Running | Terminated = CREATING
     last: Terminated | None = None
@@ -83,27 +83,27 @@ class ContainerState:
     ready: bool = False
 
 
-def terminated(
-    exit: Exit, *, started_at: datetime, finished_at: datetime, message: str = "", out_of_memory: bool = False
+def terminated_state(
+    status: ExitStatus, *, started_at: datetime, finished_at: datetime, message: str = "", out_of_memory: bool = False
 ) -> Terminated:
-    """How a container ended, from how its process did."""
-    if exit.code is None and exit.signal is None:
-        message = message or "how the process ended is not known: it ended while nobody watched it"
+    """Return the state of a container whose process ended with this exit status."""
+    if status.code is None and status.signal is None:
+        message = message or "the exit status is unknown: the process ended while it was not observed"
         return Terminated(UNKNOWN_CODE, "ContainerStatusUnknown", started_at, finished_at, None, message)
-    code = exit.code if exit.code is not None else KILLED + (exit.signal or 0)
+    code = status.code if status.code is not None else SIGNAL_BASE + (status.signal or 0)
     reason = "OOMKilled" if out_of_memory else "Error" if code else "Completed"
-    return Terminated(code, reason, started_at, finished_at, exit.signal, message)
+    return Terminated(code, reason, started_at, finished_at, status.signal, message)
 
 
 def make_status(
-    pod: Object, container: ContainerState, *, phase: str, host_ip: str, now: datetime, ending: str = ""
+    pod: Object, container: ContainerState, *, phase: str, host_ip: str, now: datetime, termination_reason: str = ""
 ) -> Object:
-    """The Pod's whole status; `ending` is the reason for which it is about to end, empty while it is not."""
+    """Return the Pod's whole status. `termination_reason` is empty unless the Pod is being terminated."""
     former = pod.get("status") or {}
     ready = container.ready and isinstance(container.state, Running)
     status: Object = {
         "phase": phase,
-        "conditions": _conditions(former, pod, ready, ending, now),
+        "conditions": _conditions(former, pod, ready, termination_reason, now),
         "hostIP": host_ip,
         "startTime": former.get("startTime") or timestamp(now),
         "containerStatuses": [_container_status(pod["spec"]["containers"][0], container, ready)],
@@ -115,7 +115,7 @@ def make_status(
 
 
 def make_failed_status(pod: Object, reason: str, message: str, now: datetime) -> Object:
-    """The status of a Pod that this node does not take: failed for good."""
+    """Return the status of a Pod that the node rejects: failed for good."""
     former = pod.get("status") or {}
     return {
         "phase": "Failed",
@@ -126,23 +126,22 @@ def make_failed_status(pod: Object, reason: str, message: str, now: datetime) ->
 
 
 def status_patch(pod: Object, status: Object) -> Object:
-    """A merge patch that gives this very Pod (by uid) that status."""
-    absent = dict.fromkeys((*_OPTIONAL, "podIP", "podIPs", "conditions", "containerStatuses"))
+    """Return a merge patch that sets the status of this Pod, identified by its uid."""
     former = pod.get("status") or {}
-    cleared = {name: value for name, value in absent.items() if name in former and name not in status}
+    cleared = {name: None for name in _OPTIONAL if name in former and name not in status}
     return {"metadata": {"uid": uid_of(pod)}, "status": cleared | status}
 
 
-def process_patch(pod: Object, node_name: str, run: Run) -> Object:
-    """A merge patch that tells where the Pod runs: on which node, which ports, which process."""
-    process = {name: value for name, value in run.to_json().items() if name != "ports"}
-    annotations = {ANNOTATION_PORTS: json.dumps(dict(run.ports)), ANNOTATION_PROCESS: json.dumps(process)}
+def process_patch(pod: Object, node_name: str, record: ContainerRecord) -> Object:
+    """Return a merge patch that records the Pod's node, real ports and process."""
+    process = {name: value for name, value in record.to_json().items() if name != "ports"}
+    annotations = {ANNOTATION_PORTS: json.dumps(dict(record.ports)), ANNOTATION_PROCESS: json.dumps(process)}
     patch: Object = {"metadata": {"uid": uid_of(pod), "annotations": annotations}}
     return patch if pod["spec"].get("nodeName") else patch | {"spec": {"nodeName": node_name}}
 
 
-def read_container(pod: Object) -> ContainerState:
-    """What the stored status says of the container: where a new kubelet goes on."""
+def read_container_state(pod: Object) -> ContainerState:
+    """Return the container's state in the stored status, with which a new kubelet continues."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     if not statuses:
         return ContainerState()
@@ -156,17 +155,17 @@ def read_container(pod: Object) -> ContainerState:
     )
 
 
-def _conditions(former: Object, pod: Object, ready: bool, ending: str, now: datetime) -> list[Object]:
+def _conditions(former: Object, pod: Object, ready: bool, termination_reason: str, now: datetime) -> list[Object]:
     name = pod["spec"]["containers"][0]["name"]
     not_ready = ("ContainersNotReady", f"containers with unready status: [{name}]")
     conditions: list[Object] = list(former.get("conditions") or ())
     for kind in ("PodScheduled", "Initialized"):
         conditions = with_condition(conditions, kind, "True", now)
-    why = ("", "") if ready else not_ready
-    conditions = with_condition(conditions, "ContainersReady", "True" if ready else "False", now, *why)
-    if ending:
-        return with_condition(conditions, "Ready", "False", now, ending, "the Pod is about to end")
-    return with_condition(conditions, "Ready", "True" if ready else "False", now, *why)
+    reason = ("", "") if ready else not_ready
+    conditions = with_condition(conditions, "ContainersReady", "True" if ready else "False", now, *reason)
+    if termination_reason:
+        return with_condition(conditions, "Ready", "False", now, termination_reason, "the Pod is being terminated")
+    return with_condition(conditions, "Ready", "True" if ready else "False", now, *reason)
 
 
 def _container_status(spec: Object, container: ContainerState, ready: bool) -> Object:
@@ -221,7 +220,7 @@ def _read_terminated(record: Object | None) -> Terminated | None:
     )
 
 
-def recorded_run(pod: Object) -> Run | None:
-    """The process that the Pod's annotations tell of."""
-    run = Run.parse(annotations_of(pod).get(ANNOTATION_PROCESS, ""))
-    return None if run is None else replace(run, ports=real_ports(pod))
+def read_container_record(pod: Object) -> ContainerRecord | None:
+    """Return the process recorded in the Pod's annotations, None when there is none."""
+    record = ContainerRecord.parse(annotations_of(pod).get(ANNOTATION_PROCESS, ""))
+    return None if record is None else replace(record, ports=real_ports(pod))

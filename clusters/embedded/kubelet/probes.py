@@ -1,7 +1,7 @@
-"""Startup, readiness and liveness probes: their settings, one try, and their rhythm.
+"""Startup, readiness and liveness probes: their specification, a single probe, and their schedule.
 
-Until a Pod is ready it is probed every 10 ms, later up to every 100 ms, whatever its period (as Knative's queue-proxy
-does): a cold start is not to wait for a probe. Afterwards the period counts.
+A container that is not ready yet is probed every 10 ms at first and later every 100 ms, whatever its period, as in
+Knative's queue-proxy. So probes hardly delay a cold start. After the first success the period applies.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from clusters.base.objects import Object
 from clusters.embedded.kubelet.process.errors import UnsupportedPod
 from clusters.net.endpoints import DEFAULT_PORT, MANAGEMENT_PORT
 
-FASTEST: Final = 0.010  # s between tries right after the start
-SLOWEST: Final = 0.100  # s between tries of a container that takes long to be ready
-SLOWING: Final = 0.05  # of the time passed: the probes delay a start by at most this share of it
-DEFAULT_PERIOD: Final = 10.0  # s; as Kubernetes, and for Knative's 0
-DEFAULT_TIMEOUT: Final = 1.0  # s; as Kubernetes
-DEFAULT_FAILURES: Final = 3  # as Kubernetes
-LARGEST_HEAD: Final = 64 << 10  # bytes of an answer that are looked at
-_OK = range(200, 400)  # status codes of success, as Kubernetes
+SHORTEST_INTERVAL: Final = 0.010  # s between probes directly after the start
+LONGEST_INTERVAL: Final = 0.100  # s between probes of a container that takes long to become ready
+INTERVAL_SHARE: Final = 0.05  # of the time since the start; the largest share by which probes delay a start
+DEFAULT_PERIOD: Final = 10.0  # s; as in Kubernetes, also for a period of 0, which Knative sets
+DEFAULT_TIMEOUT: Final = 1.0  # s; as in Kubernetes
+DEFAULT_FAILURES: Final = 3  # as in Kubernetes
+MAX_RESPONSE_LINE: Final = 64 << 10  # bytes
+_OK: Final = range(200, 400)  # status codes of success, as in Kubernetes
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """What one try asks: a connection, or (with `path`) an HTTP GET."""
+class ProbeHandler:
+    """The action of a probe: an HTTP GET of `path`, or without a path a TCP connection."""
 
     port: int
     path: str | None = None
@@ -37,155 +37,142 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A probe's settings; times in seconds."""
+    """The specification of a probe, with times in seconds.
 
-    target: Target
+    `grace` is its terminationGracePeriodSeconds, which only liveness and startup probes have.
+    """
+
+    handler: ProbeHandler
     period: float = DEFAULT_PERIOD
     timeout: float = DEFAULT_TIMEOUT
     initial_delay: float = 0.0
     failures: int = DEFAULT_FAILURES
     successes: int = 1
-    grace: float | None = None  # terminationGracePeriodSeconds of a liveness or startup probe
+    grace: float | None = None
 
     @property
-    def start_limit(self) -> float:
-        """Seconds that a startup probe gives a container."""
+    def startup_timeout(self) -> float:
+        """Seconds after which a startup probe fails."""
         return self.period * self.failures
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """One try; `message` says what was wrong."""
+class ProbeResult:
+    """The result of a single probe. `message` describes a failure."""
 
     ok: bool
     message: str = ""
 
 
 def parse_probe(container: Object, field: str, ports: Mapping[str, int]) -> Probe | None:
-    """`container[field]` (as in `readinessProbe`) with its port mapped to the real one; None when absent.
+    """Return the probe in `container[field]`, e.g. `readinessProbe`; None when there is none.
 
-    Raises UnsupportedPod.
+    `ports` maps container ports to real ones. Raises UnsupportedPod.
     """
     spec = container.get(field)
     if not spec:
         return None
+    grace = spec.get("terminationGracePeriodSeconds")
     return Probe(
-        target=_target(container, field, spec, ports),
+        handler=_parse_handler(container, field, spec, ports),
         period=float(spec.get("periodSeconds") or DEFAULT_PERIOD),
         timeout=float(spec.get("timeoutSeconds") or DEFAULT_TIMEOUT),
         initial_delay=float(spec.get("initialDelaySeconds") or 0.0),
         failures=int(spec.get("failureThreshold") or DEFAULT_FAILURES),
         successes=int(spec.get("successThreshold") or 1),
-        grace=None
-        if spec.get("terminationGracePeriodSeconds") is None
-        else float(spec["terminationGracePeriodSeconds"]),
+        grace=None if grace is None else float(grace),
     )
 
 
-def _target(container: Object, field: str, spec: Mapping[str, Any], ports: Mapping[str, int]) -> Target:
+def _parse_handler(container: Object, field: str, spec: Mapping[str, Any], ports: Mapping[str, int]) -> ProbeHandler:
     http, tcp = spec.get("httpGet"), spec.get("tcpSocket")
     action = http if http is not None else tcp
     if action is None or str(action.get("scheme", "HTTP")) != "HTTP":
         raise UnsupportedPod(
-            f"{field} of container {container['name']!r}: this node knows httpGet (HTTP) and tcpSocket"
+            f"unsupported {field} of container {container['name']!r}: this node supports httpGet (HTTP) and tcpSocket"
         )
     port = _real_port(container, field, action.get("port", 0), ports)
     if http is None:
-        return Target(port)
+        return ProbeHandler(port)
     headers = tuple((str(header["name"]), str(header["value"])) for header in http.get("httpHeaders") or ())
-    return Target(port, str(http.get("path") or "/"), headers)
+    return ProbeHandler(port, str(http.get("path") or "/"), headers)
 
 
 def _real_port(container: Object, field: str, wanted: int | str, ports: Mapping[str, int]) -> int:
     declared = {str(port.get("name", "")): int(port["containerPort"]) for port in container.get("ports") or ()}
     first = next(iter(declared.values()), DEFAULT_PORT)
-    number = declared.get(str(wanted), wanted) or first  # 0 is the container's own port, as in Knative
+    number = declared.get(str(wanted), wanted) or first  # 0 selects the container's own port, as in Knative
     real = ports.get(str(number))
     if real is None:
         raise UnsupportedPod(
-            f"{field} of container {container['name']!r}: port {wanted!r} is not declared; it has "
+            f"invalid {field} of container {container['name']!r}: port {wanted!r} is not declared, use one of "
             f"{', '.join(str(port) for port in (*declared.values(), MANAGEMENT_PORT))}"
         )
     return real
 
 
-async def attempt(host: str, target: Target, timeout: float) -> Result:
-    """Try once, on a connection of its own."""
+async def probe_once(host: str, handler: ProbeHandler, timeout: float) -> ProbeResult:
+    """Execute a probe once, on a new connection. Failures are returned."""
+    address = f"{host}:{handler.port}"
+    where = f"tcp {address}" if handler.path is None else f"GET http://{address}{handler.path}"
     try:
         async with asyncio.timeout(timeout):
-            return await _attempt(host, target)
+            reader, writer = await asyncio.open_connection(host, handler.port, limit=MAX_RESPONSE_LINE)
+            try:
+                if handler.path is None:
+                    return ProbeResult(True)
+                headers = {"Host": address, "User-Agent": "kube-probe/1.0", "Accept": "*/*"}
+                lines = "".join(f"{name}: {value}\r\n" for name, value in (headers | dict(handler.headers)).items())
+                writer.write(f"GET {handler.path} HTTP/1.1\r\n{lines}Connection: close\r\n\r\n".encode())
+                words = (await reader.readline()).split(None, 2)
+            finally:
+                writer.close()
     except TimeoutError:
-        return Result(False, f"{_where(host, target)}: no answer within {timeout:g} s")
+        return ProbeResult(False, f"{where}: no response within {timeout:g} s")
     except OSError as error:
-        return Result(False, f"{_where(host, target)}: {error.strerror or error}")
+        return ProbeResult(False, f"{where}: {error.strerror or error}")
+    except ValueError:  # a line longer than MAX_RESPONSE_LINE
+        words = []
+    if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or not words[1].isdigit():
+        return ProbeResult(False, f"{where}: not an HTTP response")
+    status = int(words[1])
+    return ProbeResult(True) if status in _OK else ProbeResult(False, f"{where}: HTTP status {status}")
 
 
-async def _attempt(host: str, target: Target) -> Result:
-    reader, writer = await asyncio.open_connection(host, target.port, limit=LARGEST_HEAD)
-    try:
-        if target.path is None:
-            return Result(True)
-        writer.write(_request(host, target))
-        line = await reader.readline()
-    except ValueError:  # a line longer than the limit
-        return Result(False, f"{_where(host, target)}: not an HTTP answer")
-    finally:
-        writer.close()
-    status = _status(line)
-    if status is None:
-        return Result(False, f"{_where(host, target)}: not an HTTP answer")
-    return Result(True) if status in _OK else Result(False, f"{_where(host, target)}: HTTP status {status}")
+def startup_interval(elapsed: float) -> float:
+    """Return the seconds until the next probe of a container that is not ready `elapsed` seconds after its start."""
+    return min(max(elapsed * INTERVAL_SHARE, SHORTEST_INTERVAL), LONGEST_INTERVAL)
 
 
-def _request(host: str, target: Target) -> bytes:
-    headers = {"Host": f"{host}:{target.port}", "User-Agent": "kube-probe/1.0", "Accept": "*/*", **dict(target.headers)}
-    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-    return f"GET {target.path} HTTP/1.1\r\n{lines}Connection: close\r\n\r\n".encode()
-
-
-def _status(line: bytes) -> int | None:
-    words = line.split(None, 2)
-    return int(words[1]) if len(words) >= 2 and words[0].startswith(b"HTTP/1.") and words[1].isdigit() else None
-
-
-def _where(host: str, target: Target) -> str:
-    return f"tcp {host}:{target.port}" if target.path is None else f"GET http://{host}:{target.port}{target.path}"
-
-
-def pause(passed: float) -> float:
-    """Seconds until the next try of a container that is not ready `passed` seconds after its start."""
-    return min(max(passed * SLOWING, FASTEST), SLOWEST)
-
-
-class Prober:
-    """The rhythm of one probe of one running container."""
+class ProbeWorker:
+    """Execute one probe of one running container on its schedule."""
 
     def __init__(self, host: str, probe: Probe, clock: Clock) -> None:
         self._host = host
         self._probe = probe
         self._clock = clock
 
-    async def first_success(self, limit: float | None = None) -> Result:
-        """Try quickly until it succeeds; with `limit` seconds passed, the last failure is the answer."""
+    async def wait_for_success(self, timeout: float | None = None) -> ProbeResult:
+        """Probe at short intervals until a success. Return the last failure when `timeout` seconds have passed."""
         await self._clock.sleep(self._probe.initial_delay)
         start = self._clock.monotonic()
         while True:
-            result = await self._attempt()
-            passed = self._clock.monotonic() - start
-            if result.ok or (limit is not None and passed >= limit):
+            result = await self._probe_once()
+            elapsed = self._clock.monotonic() - start
+            if result.ok or (timeout is not None and elapsed >= timeout):
                 return result
-            await self._clock.sleep(pause(passed))
+            await self._clock.sleep(startup_interval(elapsed))
 
-    async def follow(self, healthy: bool, changed: Callable[[Result], Awaitable[None]]) -> None:
-        """Try at the period, and tell each change of health (thresholds passed) until cancelled."""
+    async def run(self, healthy: bool, changed: Callable[[ProbeResult], Awaitable[None]]) -> None:
+        """Probe at the period until cancelled. Call `changed` when a threshold changes `healthy`."""
         in_a_row = 0
         while True:
-            result = await self._attempt()
+            result = await self._probe_once()
             in_a_row = in_a_row + 1 if result.ok != healthy else 0
             if in_a_row >= (self._probe.successes if result.ok else self._probe.failures):
                 healthy, in_a_row = result.ok, 0
                 await changed(result)
             await self._clock.sleep(self._probe.period)
 
-    async def _attempt(self) -> Result:
-        return await attempt(self._host, self._probe.target, self._probe.timeout)
+    async def _probe_once(self) -> ProbeResult:
+        return await probe_once(self._host, self._probe.handler, self._probe.timeout)

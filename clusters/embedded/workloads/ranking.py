@@ -1,13 +1,14 @@
-"""Which Pods of a ReplicaSet go first when it has too many. Pure.
+"""Select the Pods to delete when a ReplicaSet has too many. Pure.
 
-The order of Kubernetes' `ActivePodsWithRanks` (`pkg/controller/controller_utils.go`), earlier rules first:
+The order is that of `ActivePodsWithRanks` of Kubernetes (`pkg/controller/controller_utils.go`). Earlier rules take
+precedence, and the Pod named first is deleted first:
 
 1. without a node before with one              2. Pending before Unknown before Running
 3. not ready before ready                      4. lower `controller.kubernetes.io/pod-deletion-cost` (default 0)
 5. ready for a shorter time                    6. more restarts
-7. younger; of Pods as old as each other, the one whose name comes first.
+7. created later; of Pods created at the same time, the first by name
 
-Kubernetes' rule on Pods doubled up on a node falls away: there is one node.
+The rule of Kubernetes about Pods on the same node does not apply, because there is one node.
 """
 
 from __future__ import annotations
@@ -16,35 +17,35 @@ from collections.abc import Iterable
 
 from clusters.base.objects import Object, annotations_of, condition_of, is_deleting, name_of
 
-DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"  # e.g. "-100"; an int32, anything else counts as 0
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"  # an int32 such as "-100"; other values count as 0
 COST_LIMIT = 2**31
 PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 FINISHED = frozenset({"Succeeded", "Failed"})
 
 
 def phase_of(pod: Object) -> str:
-    """`status.phase`; a Pod that no node has looked at is Pending."""
+    """Return `status.phase`, Pending if it is missing."""
     return str((pod.get("status") or {}).get("phase") or "Pending")
 
 
 def is_active(pod: Object) -> bool:
-    """Whether the Pod counts as a replica: it neither ended nor is being deleted."""
+    """Return whether the Pod counts as a replica: it has not ended and is not being deleted."""
     return phase_of(pod) not in FINISHED and not is_deleting(pod)
 
 
 def is_ready(pod: Object) -> bool:
-    """Whether the condition Ready is True."""
+    """Return whether the condition Ready is True."""
     condition = condition_of(pod, "Ready")
     return condition is not None and condition.get("status") == "True"
 
 
 def pods_to_delete(pods: Iterable[Object], number: int) -> list[Object]:
-    """The `number` Pods that are worth least, the least first."""
-    return sorted(sorted(pods, key=name_of), key=_Worth)[:number]
+    """Return the `number` Pods to delete, in order."""
+    return sorted(sorted(pods, key=name_of), key=_DeletionRank)[:number]
 
 
-class _Worth:
-    """Sorts Pods; later times are worth less, so times compare the other way round than the rest."""
+class _DeletionRank:
+    """Sort key of a Pod. Times are compared separately because they sort in descending order."""
 
     __slots__ = ("_rank", "_times")
 
@@ -59,24 +60,24 @@ class _Worth:
         since = str((condition_of(pod, "Ready") or {}).get("lastTransitionTime") or "") if ready else ""
         self._times = (since, -restarts_of(pod), str(pod["metadata"].get("creationTimestamp") or ""))
 
-    def __lt__(self, other: _Worth) -> bool:
+    def __lt__(self, other: _DeletionRank) -> bool:
         if self._rank != other._rank:
             return self._rank < other._rank
-        (since, restarts, created), (their_since, their_restarts, their_created) = self._times, other._times
-        if since != their_since:
-            return _later(since, their_since)
-        if restarts != their_restarts:
-            return restarts < their_restarts
-        return created != their_created and _later(created, their_created)
+        (since, restarts, created), (other_since, other_restarts, other_created) = self._times, other._times
+        if since != other_since:
+            return _is_later(since, other_since)
+        if restarts != other_restarts:
+            return restarts < other_restarts
+        return created != other_created and _is_later(created, other_created)
 
 
-def _later(one: str, other: str) -> bool:
-    """Whether time `one` is after `other`; no time at all counts as the latest (`afterOrZero`)."""
+def _is_later(one: str, other: str) -> bool:
+    """Return whether time `one` is after `other`. A missing time is the latest (`afterOrZero` of Kubernetes)."""
     return not one or (bool(other) and one > other)
 
 
 def deletion_cost(pod: Object) -> int:
-    """The annotation's value, 0 when absent or not an int32."""
+    """Return the value of the annotation, 0 if it is missing or not an int32."""
     text = annotations_of(pod).get(DELETION_COST, "0")
     try:
         cost = int(text)
@@ -86,6 +87,6 @@ def deletion_cost(pod: Object) -> int:
 
 
 def restarts_of(pod: Object) -> int:
-    """The largest restart count of its containers."""
+    """Return the largest restart count of the Pod's containers."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     return max((int(status.get("restartCount") or 0) for status in statuses), default=0)

@@ -1,4 +1,4 @@
-"""How statuses are made and written: only what differs, and nothing when nothing does."""
+"""Make conditions and counts, and write statuses that have changed."""
 
 from __future__ import annotations
 
@@ -10,42 +10,39 @@ from clusters.base.objects import Kind, Object, name_of, namespace_of, timestamp
 
 
 def counts(**numbers: int) -> Object:
-    """Status fields; zeros are left out, as Kubernetes leaves them out."""
+    """Return status fields without zeros, which Kubernetes omits too."""
     return {name: number for name, number in numbers.items() if number}
 
 
 def status_of(obj: Object) -> Object:
-    """`.status`, never None."""
+    """Return `.status`, empty if it is missing."""
     return dict(obj.get("status") or {})
 
 
 def conditions_by_type(obj: Object) -> dict[str, Object]:
-    """The status conditions by their type."""
+    """Return the status conditions by type."""
     return {condition["type"]: dict(condition) for condition in status_of(obj).get("conditions") or ()}
 
 
 def condition(
     former: Object | None, type: str, status: str, reason: str, message: str, now: datetime, *, timed: bool = False
 ) -> Object:
-    """A condition after `former`: times move only with what they speak of.
+    """Return the condition that follows `former`. `lastTransitionTime` changes with the status.
 
-    `timed`: with `lastUpdateTime`, which Deployments have and which moves with every new reason or message.
+    `timed` adds `lastUpdateTime`, which conditions of Deployments have and which changes with reason and message too.
     """
     fresh: Object = {"type": type, "status": status, "reason": reason, "message": message}
     if former is not None and all(former.get(field) == value for field, value in fresh.items()):
         return former
-    moved = former is None or former.get("status") != status
-    fresh["lastTransitionTime"] = timestamp(now) if moved or former is None else former.get("lastTransitionTime")
+    unchanged = former is not None and former.get("status") == status
+    fresh["lastTransitionTime"] = former.get("lastTransitionTime") if former and unchanged else timestamp(now)
     if timed:
         fresh["lastUpdateTime"] = timestamp(now)
     return fresh
 
 
 async def write_status(cluster: Cluster, kind: Kind, obj: Object, status: Object, manager: str) -> None:
-    """Put `status` in place of the object's own when they differ.
-
-    Raises Conflict when the object is not the present one: the next pass sees that one.
-    """
+    """Replace the status of the object if it differs. Raises Conflict when the stored object has another version."""
     before = status_of(obj)
     if status == before:
         return

@@ -1,4 +1,4 @@
-"""Makers of ReplicaSets and Pods from their parent's template. Pure."""
+"""Make ReplicaSets and Pods from their owner's template. Pure."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from clusters.base.objects import (
 )
 
 ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
-"""Letters of generated names: no vowels, so no words (Kubernetes `apimachinery/pkg/util/rand`)."""
+"""Characters of generated names, without vowels to avoid words (Kubernetes `apimachinery/pkg/util/rand`)."""
 
-HASH_LENGTH = 10  # as long as Kubernetes' hashes; 27^10 values
-SUFFIX_LENGTH = 5  # of a Pod's name, as Kubernetes'
+HASH_LENGTH = 10  # as in Kubernetes; 27^10 values
+SUFFIX_LENGTH = 5  # of a Pod's name, as in Kubernetes
 NAME_LIMIT = 63  # a Pod's name is also its host name
 
 
 def template_hash(template: Object) -> str:
-    """The same for equal templates, in any order of their keys."""
+    """Return a hash of the template, independent of the order of its keys."""
     text = json.dumps(template, sort_keys=True, separators=(",", ":"))
     number = int.from_bytes(hashlib.sha256(text.encode()).digest(), "big")
     letters = []
@@ -40,18 +40,18 @@ def template_hash(template: Object) -> str:
 
 
 def replicas_of(obj: Object) -> int:
-    """`spec.replicas`; one where it is not said, as in Kubernetes."""
+    """Return `spec.replicas`, by default 1 as in Kubernetes."""
     replicas = obj["spec"].get("replicas")
     return 1 if replicas is None else int(replicas)
 
 
 def match_labels_of(obj: Object) -> dict[str, str]:
-    """`spec.selector.matchLabels`."""
+    """Return `spec.selector.matchLabels`."""
     return dict((obj["spec"].get("selector") or {}).get("matchLabels") or {})
 
 
 def make_replica_set(deployment: Object) -> Object:
-    """The ReplicaSet of the Deployment's present template."""
+    """Return the ReplicaSet of the Deployment's current template."""
     template = copy.deepcopy(deployment["spec"]["template"])
     hashed = {LABEL_TEMPLATE_HASH: template_hash(template)}
     metadata: dict[str, Any] = template.setdefault("metadata", {})
@@ -75,7 +75,7 @@ def make_replica_set(deployment: Object) -> Object:
 
 
 def make_pod(replica_set: Object, name: str) -> Object:
-    """A Pod of the ReplicaSet."""
+    """Return a new Pod of the ReplicaSet."""
     template = replica_set["spec"]["template"]
     metadata = template.get("metadata") or {}
     return {
@@ -94,7 +94,7 @@ def make_pod(replica_set: Object, name: str) -> Object:
 
 
 def pod_name(replica_set: Object, source: random.Random) -> str:
-    """A fresh name, chosen here so that it is known before the Pod is."""
+    """Return a new Pod name. The caller chooses it so that it can expect the Pod before the creation."""
     suffix = "".join(source.choice(ALPHABET) for _ in range(SUFFIX_LENGTH))
     base = name_of(replica_set)[: NAME_LIMIT - SUFFIX_LENGTH - 1]
     return f"{base}-{suffix}"

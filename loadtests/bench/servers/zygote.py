@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from clusters.embedded.kubelet.process.zygote import SINGLE_THREADED
-from clusters.embedded.kubelet.process.zygote_child import Spawn
+from clusters.embedded.kubelet.process.zygote_child import SpawnRequest
 from loadtests.bench.servers.load import Load
 from loadtests.bench.servers.server import LOOK, PATIENCE, ask
 
@@ -52,7 +52,7 @@ class Zygote:
         """Seconds from the wish for a server to its first 200; the server is ended then. Raises SystemExit."""
         log, record = self._folder / "forked.log", self._folder / "forked.json"
         env = {"PATH": os.environ["PATH"], **SINGLE_THREADED, **environment}
-        spawn = Spawn(ENTRY, tuple(arguments), env, str(self._folder), str(log), {}, str(record), {})
+        spawn = SpawnRequest(ENTRY, tuple(arguments), env, str(self._folder), str(log), {}, str(record), {})
         began = time.perf_counter()
         answer = self._ask(spawn.to_json())
         if "error" in answer:

@@ -1,6 +1,6 @@
-"""A control plane of its own process, for tests that kill it: store, informers and kubelet with one Pod `a`.
+"""A control plane in a process that tests can kill: store, informers and kubelet with one Pod `a`.
 
-Prints "ready PID" once the Pod is ready; SIGTERM deletes the Pod and ends it.
+It prints "ready PID" when the Pod is ready. On SIGTERM it deletes the Pod and exits.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ async def main(folder: Path) -> None:
     try:
         await nodes.create(make_pod("a"))
     except AlreadyExists:
-        print("found it", flush=True)
+        print("found", flush=True)
     print("ready", process_of(await nodes.ready("a")).pid, flush=True)
     await ended.wait()
     await nodes.cluster.delete(POD, "a", NAMESPACE)

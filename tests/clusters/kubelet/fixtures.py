@@ -1,4 +1,4 @@
-"""The fixture `nodes`, for the tests of more than one folder: their `conftest.py` imports it."""
+"""The fixture `nodes`, which the `conftest.py` of several folders imports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.clusters.kubelet.nodes import Nodes
 
 @pytest.fixture
 async def nodes(cluster: EmbeddedCluster, tmp_path: Path) -> AsyncIterator[Nodes]:
-    """Kubelets to be started on one state folder."""
+    """Return the kubelets of one state folder; none is running yet."""
     world = Nodes(cluster, tmp_path / "state")
     try:
         yield world

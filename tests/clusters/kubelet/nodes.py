@@ -1,4 +1,4 @@
-"""Kubelets over a real cluster, with a tiny HTTP server as image."""
+"""Run kubelets on an embedded cluster, with a small HTTP server as image."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from clusters.base.errors import NotFound
 from clusters.base.identity import PROC, Identity, is_running
 from clusters.base.objects import POD, Object
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.embedded.kubelet import Image, Kubelet, Settings, find_leftovers
-from clusters.embedded.kubelet.pod_status import recorded_run
+from clusters.embedded.kubelet import ContainerImage, Kubelet, KubeletSettings, find_leftovers
+from clusters.embedded.kubelet.pod_status import read_container_record
 from clusters.gateway.token import GatewayTokens
 from clusters.net.endpoints import Endpoint, endpoint_of, is_ready
 from clusters.runtime.informer import Informers
@@ -32,7 +32,7 @@ READINESS = {"httpGet": {"path": "/v2/health/ready", "port": 0}, "periodSeconds"
 
 
 def make_pod(name: str, *args: str, image: str = "server", **spec: Any) -> Object:
-    """A Pod of the test server; `spec` goes over the Pod's, its `container` over the container's."""
+    """Return a Pod of the test server. `spec` overrides the Pod's spec, and its `container` the container's."""
     container = {"name": "server", "image": image, "args": list(args), "readinessProbe": READINESS}
     container |= spec.pop("container", {})
     return {
@@ -42,19 +42,19 @@ def make_pod(name: str, *args: str, image: str = "server", **spec: Any) -> Objec
 
 
 class Nodes:
-    """Kubelets of one state folder, one after the other; each test's own world."""
+    """Start and stop kubelets of one state folder, one at a time."""
 
     def __init__(self, cluster: EmbeddedCluster, state: Path) -> None:
         self.cluster: Cluster = cluster
         self.state = state
         self.drained: list[str] = []
-        self.images = {"server": Image((sys.executable, "-I", "-S", str(SERVER)))}
-        self.settings = Settings(first_backoff=0.2, largest_backoff=0.4, drain_limit=1.0)
+        self.images = {"server": ContainerImage((sys.executable, "-I", "-S", str(SERVER)))}
+        self.settings = KubeletSettings(first_backoff=0.2, largest_backoff=0.4, drain_limit=1.0)
         self.kubelet: Kubelet | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def start(self, clock: Clock | None = None) -> Kubelet:
-        """A kubelet on the state folder, its first look at the Pods done."""
+        """Start a kubelet and wait until it is synced."""
         informers = Informers(self.cluster)
         self.kubelet = Kubelet(
             self.cluster,
@@ -67,11 +67,11 @@ class Nodes:
             settings=self.settings,
         )
         self._task = asyncio.create_task(self._run(informers, self.kubelet))
-        await self.kubelet.settled()
+        await self.kubelet.synced()
         return self.kubelet
 
     async def abandon(self) -> None:
-        """The kubelet ends without a word to its processes."""
+        """Cancel the kubelet. The processes continue."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -79,11 +79,11 @@ class Nodes:
             self._task = None
 
     async def drain(self, pod: Object) -> None:
-        """As the data plane would."""
+        """Record the drain and return at once."""
         self.drained.append(pod["metadata"]["name"])
 
     async def pod(self, name: str) -> Object:
-        """The stored Pod."""
+        """Return the stored Pod."""
         return await self.cluster.get(POD, name, NAMESPACE)
 
     async def create(self, pod: Object) -> Object:
@@ -91,33 +91,33 @@ class Nodes:
         return await self.cluster.create(POD, pod, manager="test")
 
     async def ready(self, name: str) -> Object:
-        """The Pod once it is ready."""
+        """Wait until the Pod is ready and return it."""
 
-        async def look() -> Object | None:
+        async def check() -> Object | None:
             pod = await self.pod(name)
             return pod if is_ready(pod) else None
 
-        return await until(look)
+        return await until(check)
 
     async def gone(self, name: str) -> None:
-        """Wait until the Pod is not in the store."""
+        """Wait until the Pod is deleted."""
 
-        async def look() -> bool:
+        async def check() -> bool:
             try:
                 await self.pod(name)
             except NotFound:
                 return True
             return False
 
-        await until(look)
+        await until(check)
 
     async def container(self, name: str) -> dict[str, Any]:
-        """The Pod's first container status, empty before there is one."""
+        """Return the Pod's first container status, empty if there is none yet."""
         statuses = ((await self.pod(name)).get("status") or {}).get("containerStatuses") or [{}]
         return dict(statuses[0])
 
     async def restarts(self, name: str) -> int:
-        """How often its container was restarted."""
+        """Return the restart count of the Pod's container."""
         return int((await self.container(name)).get("restartCount", 0))
 
     @staticmethod
@@ -127,40 +127,40 @@ class Nodes:
             group.create_task(kubelet.run())
 
     async def close(self) -> None:
-        """End all that the test started."""
+        """Stop the kubelet and kill all processes of the state folder."""
         await self.abandon()
         for leftover in find_leftovers(self.state):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(leftover.identity.pid, signal.SIGKILL)
 
 
-async def until(look: Callable[[], Awaitable[T | None]]) -> T:
-    """The first answer of `look` that is true."""
-    predicate: Callable[[], Any] = look
+async def until(check: Callable[[], Awaitable[T | None]]) -> T:
+    """Wait until `check` returns a true value and return it."""
+    predicate: Callable[[], Any] = check
     found: T = await eventually(predicate)
     return found
 
 
 def process_of(pod: Object) -> Identity:
-    """The process that the Pod's annotation names."""
-    run = recorded_run(pod)
-    assert run is not None
-    return run.identity
+    """Return the process recorded in the Pod's annotation."""
+    record = read_container_record(pod)
+    assert record is not None
+    return record.identity
 
 
 def ended(identity: Identity) -> bool:
-    """Whether the process has ended."""
+    """Return whether the process has ended."""
     return not is_running(identity)
 
 
 def environment_of(identity: Identity) -> dict[str, str]:
-    """The environment that a process was started with."""
+    """Return the environment that a process was started with."""
     lines = (PROC / str(identity.pid) / "environ").read_text().split("\0")
     return dict(line.split("=", 1) for line in lines if line)
 
 
 async def connect(endpoint: Endpoint) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
-    """A connection, or None when nobody listens."""
+    """Connect; return None when the connection is refused."""
     try:
         return await asyncio.open_connection(endpoint.host, endpoint.port)
     except ConnectionRefusedError:
@@ -168,12 +168,12 @@ async def connect(endpoint: Endpoint) -> tuple[asyncio.StreamReader, asyncio.Str
 
 
 async def get(pod: Object, path: str) -> str:
-    """The body of an HTTP answer of the Pod's server."""
+    """Return the body of an HTTP response of the Pod's server."""
     endpoint: Endpoint | None = endpoint_of(pod)
     assert endpoint is not None
     reader, writer = await until(lambda: connect(endpoint))
     writer.write(f"GET {path} HTTP/1.0\r\n\r\n".encode())
-    answer = await reader.read()
+    response = await reader.read()
     writer.close()
     await writer.wait_closed()
-    return answer.partition(b"\r\n\r\n")[2].decode()
+    return response.partition(b"\r\n\r\n")[2].decode()

@@ -1,9 +1,9 @@
-"""The image of the kubelet's tests: a tiny HTTP server that does on command what model servers do. Imports little.
+"""The image of the kubelet's tests: a small HTTP server that can fail on command. It imports little to start fast.
 
 --fail MESSAGE        write the message to the termination log and exit 3
---never-ready         /v2/health/ready answers 503 until GET /ready
---deaf                SIGTERM is ignored
---child               start a child that would outlive it
+--never-ready         /v2/health/ready returns 503 until GET /ready
+--ignore-sigterm      ignore SIGTERM
+--child               start a child that would outlive the server
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 STATE = {"ready": True, "live": True}
 
 
-def answer(path: str) -> tuple[int, str]:
+def respond(path: str) -> tuple[int, str]:
     if path == "/v2/health/ready":
         return (200, "ready") if STATE["ready"] else (503, "not ready")
     if path == "/v2/health/live":
@@ -47,7 +47,7 @@ def serve(port: int) -> NoReturn:
         with client:
             request = client.recv(65536).split()
             if len(request) > 1:
-                status, body = answer(request[1].decode())
+                status, body = respond(request[1].decode())
                 client.sendall(f"HTTP/1.1 {status} x\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
 
 
@@ -57,7 +57,7 @@ def main(args: list[str]) -> int:
         with open(os.environ["KNODEL_TERMINATION_LOG"], "w") as log:  # noqa: PTH123
             log.write(args[1])
         return 3
-    signal.signal(signal.SIGTERM, signal.SIG_IGN if "--deaf" in args else lambda *_: sys.exit(0))
+    signal.signal(signal.SIGTERM, signal.SIG_IGN if "--ignore-sigterm" in args else lambda *_: sys.exit(0))
     STATE["ready"] = "--never-ready" not in args
     if "--child" in args and os.fork() == 0:
         signal.pause()

@@ -1,4 +1,4 @@
-"""What a kubelet finds of an earlier one: processes that run on, that ended, that nobody knows."""
+"""Adoption of an earlier kubelet's processes: running, ended and orphaned ones."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ async def test_a_new_kubelet_adopts_a_running_process_without_a_single_write(nod
     assert (await get(after, "/")).startswith(str(process_of(before).pid))
 
 
-async def test_an_adopted_process_is_watched_probed_and_ended_as_any(nodes: Nodes) -> None:
+async def test_an_adopted_process_is_observed_probed_and_terminated_like_any_other(nodes: Nodes) -> None:
     await nodes.start()
-    await nodes.create(make_pod("a", "--deaf", terminationGracePeriodSeconds=0))
+    await nodes.create(make_pod("a", "--ignore-sigterm", terminationGracePeriodSeconds=0))
     await nodes.ready("a")
     await nodes.create(make_pod("b"))
     b = await nodes.ready("b")
@@ -58,7 +58,7 @@ async def test_an_adopted_process_is_watched_probed_and_ended_as_any(nodes: Node
     assert (last["exitCode"], last["signal"], last["reason"]) == (137, 9, "Error")
 
 
-async def test_a_process_that_ended_unwatched_is_an_exit_that_nobody_knows(nodes: Nodes) -> None:
+async def test_a_process_that_ended_unobserved_has_an_unknown_exit_status(nodes: Nodes) -> None:
     await nodes.start()
     await nodes.create(make_pod("a", "--child"))
     pod = await nodes.ready("a")
@@ -72,7 +72,7 @@ async def test_a_process_that_ended_unwatched_is_an_exit_that_nobody_knows(nodes
     after = await nodes.ready("a")
     assert await nodes.restarts("a") == 1
     last = (await nodes.container("a"))["lastState"]["terminated"]
-    assert last["reason"] == "ContainerStatusUnknown" and "nobody watched" in last["message"]
+    assert last["reason"] == "ContainerStatusUnknown" and "not observed" in last["message"]
     assert (await get(after, "/")).startswith(str(process_of(after).pid))
 
 
@@ -94,7 +94,7 @@ async def test_a_process_whose_record_was_lost_with_the_kubelet_is_adopted(nodes
     assert await nodes.restarts("a") == 0
 
 
-async def test_the_kubelet_of_a_copied_folder_starts_processes_of_its_own(nodes: Nodes, tmp_path: Path) -> None:
+async def test_the_kubelet_of_a_copied_folder_starts_its_own_processes(nodes: Nodes, tmp_path: Path) -> None:
     await nodes.start()
     await nodes.create(make_pod("a"))
     original = await nodes.ready("a")
@@ -138,7 +138,7 @@ async def test_a_record_of_another_boot_is_not_adopted(nodes: Nodes) -> None:
     await nodes.create(make_pod("a"))
     pod = await nodes.ready("a")
     await nodes.abandon()
-    record = Folders(nodes.state).run_file(pod["metadata"]["uid"])
+    record = Folders(nodes.state).record_file(pod["metadata"]["uid"])
     record.write_text(json.dumps(json.loads(record.read_text()) | {"boot": "another"}))
 
     await nodes.start()
@@ -150,7 +150,7 @@ async def test_a_record_of_another_boot_is_not_adopted(nodes: Nodes) -> None:
     assert process_of(await nodes.pod("a")) != process_of(pod)
 
 
-async def test_a_process_that_no_pod_claims_is_ended(nodes: Nodes) -> None:
+async def test_an_orphaned_process_is_killed(nodes: Nodes) -> None:
     await nodes.start()
     await nodes.create(make_pod("a"))
     pod = await nodes.ready("a")
@@ -166,7 +166,7 @@ async def test_a_process_that_no_pod_claims_is_ended(nodes: Nodes) -> None:
     assert list(Folders(nodes.state).pods.iterdir()) == []
 
 
-async def test_a_pod_deleted_while_no_kubelet_ran_is_ended_in_order(nodes: Nodes) -> None:
+async def test_a_pod_deleted_while_no_kubelet_ran_is_drained_and_terminated(nodes: Nodes) -> None:
     await nodes.start()
     await nodes.create(make_pod("a"))
     pod = await nodes.ready("a")
@@ -180,7 +180,7 @@ async def test_a_pod_deleted_while_no_kubelet_ran_is_ended_in_order(nodes: Nodes
     assert nodes.drained == ["a"]
 
 
-async def test_after_down_nothing_is_left_and_the_next_up_starts_the_pods_again(nodes: Nodes) -> None:
+async def test_stop_all_leaves_no_process_and_the_next_kubelet_starts_the_pods_again(nodes: Nodes) -> None:
     kubelet = await nodes.start()
     for name in ("a", "b"):
         await nodes.create(make_pod(name))
@@ -201,7 +201,7 @@ async def test_after_down_nothing_is_left_and_the_next_up_starts_the_pods_again(
         assert await nodes.restarts(name) == 0
 
 
-async def test_after_kill_of_the_control_plane_the_process_serves_on_and_is_adopted(tmp_path: Path) -> None:
+async def test_after_a_kill_of_the_control_plane_the_process_continues_and_is_adopted(tmp_path: Path) -> None:
     plane = await _control_plane(tmp_path)
     try:
         pid = int(await _line(plane, "ready"))
@@ -226,17 +226,17 @@ async def _control_plane(folder: Path) -> asyncio.subprocess.Process:
 
 
 async def _line(process: asyncio.subprocess.Process, word: str) -> str:
-    """What stands behind `word` in the next line that begins with it."""
+    """Return the rest of the next line that begins with `word`."""
     assert process.stdout is not None
     async for line in process.stdout:
         if line.decode().startswith(word):
             return line.decode().removeprefix(word).strip()
-    raise AssertionError(f"the control plane ended before it said {word!r}")
+    raise AssertionError(f"the control plane exited before it printed {word!r}")
 
 
-async def test_leftovers_are_found_and_ended_without_a_kubelet(nodes: Nodes, cluster: EmbeddedCluster) -> None:
+async def test_processes_are_found_and_ended_without_a_kubelet(nodes: Nodes, cluster: EmbeddedCluster) -> None:
     await nodes.start()
-    await nodes.create(make_pod("a", "--deaf"))
+    await nodes.create(make_pod("a", "--ignore-sigterm"))
     pod = await nodes.ready("a")
     await nodes.abandon()
 

@@ -1,4 +1,4 @@
-"""The end of a Pod: not ready, drained, SIGTERM, SIGKILL, nothing left; on a full disk too."""
+"""Termination of a Pod: not ready, drained, SIGTERM, SIGKILL, cleaned up; also on a full disk."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.support.small_disk import full_disk
 from tests.support.wait import eventually
 
 
-async def test_a_deleted_pod_is_unready_then_drained_then_ended(nodes: Nodes) -> None:
+async def test_a_deleted_pod_is_unready_then_drained_then_terminated(nodes: Nodes) -> None:
     await nodes.start()
     seen: list[tuple[str, bool]] = []
 
@@ -51,12 +51,12 @@ async def test_a_deleted_pod_is_unready_then_drained_then_ended(nodes: Nodes) ->
     assert seen == [("False", False)]
     assert ended(process_of(pod))
     assert not (folders.pods / pod["metadata"]["uid"]).exists()
-    assert has_ended(log_path(nodes.state, pod).parent), "its log stays for a while"
+    assert has_ended(log_path(nodes.state, pod).parent), "its log is kept for a while"
 
 
 async def test_a_process_that_ignores_sigterm_is_killed_after_the_grace_period(nodes: Nodes) -> None:
     await nodes.start()
-    await nodes.create(make_pod("a", "--deaf", "--child", terminationGracePeriodSeconds=1))
+    await nodes.create(make_pod("a", "--ignore-sigterm", "--child", terminationGracePeriodSeconds=1))
     pod = await nodes.ready("a")
 
     await nodes.cluster.delete(POD, "a", NAMESPACE)
@@ -68,7 +68,7 @@ async def test_a_process_that_ignores_sigterm_is_killed_after_the_grace_period(n
     ]
 
 
-async def test_a_drain_that_hangs_does_not_hold_up_a_deletion(nodes: Nodes) -> None:
+async def test_a_drain_that_hangs_does_not_block_a_deletion(nodes: Nodes) -> None:
     async def drain(pod: Object) -> None:
         await asyncio.get_running_loop().create_future()
 
@@ -95,8 +95,8 @@ async def test_a_pod_removed_by_force_leaves_no_process(nodes: Nodes) -> None:
     await eventually(lambda: not Folders(nodes.state).scratch(pod["metadata"]["uid"]).exists())
 
 
-async def test_nothing_that_was_known_of_a_pod_waits_for_the_garbage_collector(nodes: Nodes) -> None:
-    """A platform that keeps much looks for cycles seldom: what each replica leaves behind would pile up until then."""
+async def test_a_deleted_pod_is_freed_without_a_run_of_the_garbage_collector(nodes: Nodes) -> None:
+    """A large platform collects reference cycles rarely, so cycles of deleted Pods would accumulate."""
     await nodes.start()
     liveness = {"httpGet": READINESS["httpGet"], "periodSeconds": 1}
     gc.disable()
@@ -114,14 +114,14 @@ async def test_nothing_that_was_known_of_a_pod_waits_for_the_garbage_collector(n
 
 
 def _containers(pod: Object) -> list[str]:
-    """One for each that is in memory of this Pod."""
+    """Return the uid once for each Container of this Pod in memory."""
     uid = pod["metadata"]["uid"]
     return [uid for one in gc.get_objects() if isinstance(one, Container) and one._uid == uid]
 
 
-async def test_a_drain_that_fails_does_not_hold_up_a_deletion(nodes: Nodes, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_drain_that_fails_does_not_block_a_deletion(nodes: Nodes, caplog: pytest.LogCaptureFixture) -> None:
     async def drain(pod: Object) -> None:
-        raise ZeroDivisionError("a fault of the data plane")
+        raise ZeroDivisionError("an error of the data plane")
 
     nodes.drain = drain  # type: ignore[method-assign]
     await nodes.start()
@@ -131,19 +131,19 @@ async def test_a_drain_that_fails_does_not_hold_up_a_deletion(nodes: Nodes, capl
     await nodes.cluster.delete(POD, "a", NAMESPACE)
     await nodes.gone("a")
 
-    assert "its drain failed" in caplog.text
+    assert "cannot drain it" in caplog.text
 
 
-async def test_a_node_whose_disk_is_full_ends_all_processes(
+async def test_a_node_with_a_full_disk_stops_all_processes(
     nodes: Nodes, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     kubelet = await nodes.start()
     await nodes.create(make_pod("well"))
     await nodes.create(make_pod("crashed"))
-    await nodes.create(make_pod("deleted", "--deaf", terminationGracePeriodSeconds=1))
+    await nodes.create(make_pod("deleted", "--ignore-sigterm", terminationGracePeriodSeconds=1))
     before = [await nodes.ready(name) for name in ("well", "crashed", "deleted")]
     await nodes.cluster.delete(POD, "deleted", NAMESPACE)
-    await until(lambda: unready(nodes, "deleted"))  # what is left to write of it is its removal
+    await until(lambda: unready(nodes, "deleted"))  # the only remaining write is its removal
 
     with full_disk(tmp_path / "cluster.db"):
         os.kill(process_of(before[1]).pid, signal.SIGKILL)
@@ -153,7 +153,9 @@ async def test_a_node_whose_disk_is_full_ends_all_processes(
 
     assert all(ended(process_of(pod)) for pod in before)
     assert find_leftovers(nodes.state) == []
-    assert {f"pod default/{name}: its end is not recorded" in caplog.text for name in ("well", "deleted")} == {True}
+    assert {f"pod default/{name}: cannot record its termination" in caplog.text for name in ("well", "deleted")} == {
+        True
+    }
     assert is_ready(await nodes.pod("well"))
     await nodes.abandon()
     await nodes.start()
@@ -162,5 +164,5 @@ async def test_a_node_whose_disk_is_full_ends_all_processes(
 
 
 async def unready(nodes: Nodes, name: str) -> bool:
-    """Whether the Pod is stored as one that takes no requests."""
+    """Return whether the stored Pod is not ready."""
     return not is_ready(await nodes.pod(name))

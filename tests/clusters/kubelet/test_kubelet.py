@@ -1,4 +1,4 @@
-"""Pods become processes: start, probes, restarts, deletion."""
+"""Pods as processes: start, environment, volumes, limits, readiness, rejection."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from clusters.base.identity import PROC
 from clusters.base.objects import ANNOTATION_PORTS, POD, SECRET, Object, condition_of
-from clusters.embedded.kubelet import Image, find_leftovers
+from clusters.embedded.kubelet import ContainerImage, find_leftovers
 from clusters.embedded.kubelet.process.folders import Folders, log_path
 from clusters.gateway.token import VARIABLE
 from clusters.net.endpoints import endpoint_of, is_ready
@@ -81,7 +81,7 @@ async def test_the_process_gets_its_ports_and_its_containers_environment(nodes: 
     assert "started" in log_path(nodes.state, pod).read_text()
 
 
-async def test_each_pod_has_a_gateway_token_of_its_own_which_it_keeps(nodes: Nodes) -> None:
+async def test_each_pod_keeps_its_own_gateway_token(nodes: Nodes) -> None:
     await nodes.start()
     env = [{"name": VARIABLE, "value": "chosen by the Model"}]
     for name in ("a", "b"):
@@ -98,7 +98,7 @@ async def test_each_pod_has_a_gateway_token_of_its_own_which_it_keeps(nodes: Nod
     assert environment_of(process_of(await nodes.ready("a")))[VARIABLE] == tokens[0]
 
 
-async def test_an_environment_variable_comes_from_a_secret_once_that_exists(nodes: Nodes) -> None:
+async def test_a_container_starts_once_the_secret_of_a_variable_exists(nodes: Nodes) -> None:
     await nodes.start()
     source = {"secretKeyRef": {"name": "keys", "key": "token"}}
     await nodes.create(make_pod("a", container={"env": [{"name": "TOKEN", "valueFrom": source}]}))
@@ -116,7 +116,7 @@ async def test_an_environment_variable_comes_from_a_secret_once_that_exists(node
     assert environment_of(process_of(pod))["TOKEN"] == "s3cret"
 
 
-async def test_a_secret_is_files_where_a_variable_leads_written_anew_at_each_start(nodes: Nodes) -> None:
+async def test_a_variable_with_a_mount_path_points_to_the_secrets_files_rewritten_at_each_start(nodes: Nodes) -> None:
     await nodes.start()
     volume = {"name": "keys", "secret": {"secretName": "keys"}}
     mounts = [{"name": "keys", "mountPath": "/etc/keys", "readOnly": True}]
@@ -145,7 +145,7 @@ async def test_a_secret_is_files_where_a_variable_leads_written_anew_at_each_sta
 
 
 async def restarted(nodes: Nodes, name: str) -> bool:
-    """Whether a second process of the Pod is ready."""
+    """Return whether the Pod has been restarted and is ready."""
     return await nodes.restarts(name) > 0 and bool((await nodes.container(name)).get("ready"))
 
 
@@ -167,10 +167,10 @@ async def test_a_start_takes_few_writes(nodes: Nodes) -> None:
     pod = await nodes.ready("a")
 
     versions = int(pod["metadata"]["resourceVersion"]) - int(created["metadata"]["resourceVersion"])
-    assert versions <= 3  # where it runs; running; ready
+    assert versions <= 3  # process; running; ready
 
 
-async def test_a_pod_is_ready_only_while_its_probe_says_so(nodes: Nodes) -> None:
+async def test_a_pod_is_ready_only_while_its_probe_succeeds(nodes: Nodes) -> None:
     await nodes.start()
     probe = READINESS | {"failureThreshold": 1}
     await nodes.create(make_pod("a", "--never-ready", container={"readinessProbe": probe}))
@@ -194,7 +194,7 @@ async def test_a_pod_is_ready_only_while_its_probe_says_so(nodes: Nodes) -> None
     assert process_of(await nodes.pod("a")) == process_of(pod)
 
 
-async def test_a_pod_that_the_node_cannot_run_fails_with_the_reason(nodes: Nodes) -> None:
+async def test_an_unsupported_pod_fails_with_a_message(nodes: Nodes) -> None:
     await nodes.start()
     await nodes.create(make_pod("a", initContainers=[{"name": "i", "image": "server"}]))
 
@@ -207,7 +207,7 @@ async def test_a_pod_that_the_node_cannot_run_fails_with_the_reason(nodes: Nodes
     await nodes.gone("a")
 
 
-async def test_pods_of_another_node_are_left_alone(nodes: Nodes) -> None:
+async def test_pods_of_another_node_are_ignored(nodes: Nodes) -> None:
     await nodes.start()
     await nodes.create(make_pod("other", nodeName="elsewhere"))
     await nodes.create(make_pod("a"))
@@ -227,7 +227,7 @@ async def test_pods_of_another_node_are_left_alone(nodes: Nodes) -> None:
         {"containers": [{"name": "c", "image": "server", "readinessProbe": {"exec": {"command": ["true"]}}}]},
     ],
 )
-async def test_a_malformed_pod_harms_no_other(nodes: Nodes, spec: Object) -> None:
+async def test_a_malformed_pod_does_not_affect_others(nodes: Nodes, spec: Object) -> None:
     await nodes.start()
     await nodes.create({"metadata": {"name": "bad", "namespace": NAMESPACE}, "spec": spec})
     await nodes.create(make_pod("a"))
@@ -242,9 +242,9 @@ async def test_a_malformed_pod_harms_no_other(nodes: Nodes, spec: Object) -> Non
     await nodes.gone("bad")
 
 
-async def test_an_image_with_an_entry_starts_in_a_fork_whose_exit_survives_the_kubelet(nodes: Nodes) -> None:
+async def test_the_exit_status_of_a_fork_is_known_after_a_restart_of_the_kubelet(nodes: Nodes) -> None:
     app = "tests.clusters.zygote_app"
-    never = Image(
+    never = ContainerImage(
         (sys.executable, "-c", "raise SystemExit('not forked')"), f"{app}:wait", lambda args: (app,), IMAGE_ENV
     )
     nodes.images["forked"] = never
@@ -266,7 +266,7 @@ async def test_an_image_with_an_entry_starts_in_a_fork_whose_exit_survives_the_k
     assert find_leftovers(nodes.state) == []
 
 
-async def test_the_environment_of_an_image_is_under_that_of_its_container(nodes: Nodes) -> None:
+async def test_the_environment_of_a_container_overrides_that_of_its_image(nodes: Nodes) -> None:
     nodes.images["server"] = replace(nodes.images["server"], env={"A": "image", "B": "image"})
     await nodes.start()
     await nodes.create(make_pod("a", container={"env": [{"name": "B", "value": "container"}]}))

@@ -1,4 +1,4 @@
-"""Members of warm pools at the kubelet: bare Pods that run on, whatever becomes of their labels and owners."""
+"""Members of warm pools: Pods without an owner that keep running when their labels and owners change."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HASH = "pod-template-hash"
 
 
 def member(name: str) -> Object:
-    """A member: nobody's, with the label of its pool alone."""
+    """Return a member: a Pod without an owner and only with the label of its pool."""
     probe = READINESS | {"failureThreshold": 1}
     ports = [{"name": "user-port", "containerPort": 8080}]
     pod = make_pod(name, container={"ports": ports, "readinessProbe": probe})
@@ -26,11 +26,11 @@ def member(name: str) -> Object:
 
 
 async def patch(nodes: Nodes, name: str, **metadata: Any) -> Object:
-    """Change a Pod's metadata."""
+    """Patch a Pod's metadata."""
     return await nodes.cluster.patch(POD, name, {"metadata": metadata}, NAMESPACE, manager="test")
 
 
-async def test_a_claim_changes_labels_annotations_and_owner_and_the_process_runs_on(nodes: Nodes) -> None:
+async def test_a_claim_changes_labels_annotations_and_owner_without_a_restart(nodes: Nodes) -> None:
     await nodes.start()
     await nodes.create(member("a"))
     pod = await nodes.ready("a")
@@ -43,17 +43,17 @@ async def test_a_claim_changes_labels_annotations_and_owner_and_the_process_runs
     await patch(nodes, "a", labels={HASH: "x", POOL: None}, ownerReferences=[owner_reference(REPLICA_SET, replica_set)])
     assert await get(pod, "/unready")
 
-    async def told() -> bool:
+    async def not_ready() -> bool:
         return not is_ready(await nodes.pod("a"))
 
-    await until(told)  # the kubelet goes on with what the Pod is now
+    await until(not_ready)  # the kubelet still updates the changed Pod
     after = await nodes.pod("a")
     assert (process_of(after), endpoint_of(after)) == (process, endpoint)
     assert await nodes.restarts("a") == 0
     assert annotations_of(after)["autoscaling.knodel.dev/claim"] == "{}"
 
 
-async def test_what_the_server_wrote_to_its_folder_is_there_after_a_restart(nodes: Nodes) -> None:
+async def test_the_working_directory_survives_a_restart(nodes: Nodes) -> None:
     await nodes.start()
     await nodes.create(member("a"))
     pod = await nodes.ready("a")
@@ -83,38 +83,36 @@ async def test_a_member_without_restart_policy_is_always_restarted(nodes: Nodes)
 
 
 class SlowSecrets:
-    """A cluster whose Secrets are answered when the test says so."""
+    """A cluster that delays reads of Secrets until `release` is set."""
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
         self._cluster = cluster
-        self.asked = asyncio.Event()
-        self.answer = asyncio.Event()
+        self.requested = asyncio.Event()
+        self.release = asyncio.Event()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._cluster, name)
 
     async def get(self, kind: Kind, name: str, namespace: str = "") -> Object:
         if kind == SECRET:
-            self.asked.set()
-            await self.answer.wait()
+            self.requested.set()
+            await self.release.wait()
         return await self._cluster.get(kind, name, namespace)
 
 
-async def test_a_pod_that_is_deleted_before_its_process_is_started_never_gets_one(
-    nodes: Nodes, cluster: EmbeddedCluster
-) -> None:
-    """As a ReplicaSet's own Pod, when it has adopted another one meanwhile."""
+async def test_a_pod_that_is_deleted_before_its_start_gets_no_process(nodes: Nodes, cluster: EmbeddedCluster) -> None:
+    """This happens to a new Pod of a ReplicaSet that has adopted another one."""
     slow = SlowSecrets(cluster)
     nodes.cluster = slow
     source = {"secretKeyRef": {"name": "keys", "key": "token", "optional": True}}
     await nodes.start()
     await nodes.create(make_pod("a", container={"env": [{"name": "TOKEN", "valueFrom": source}]}))
-    await eventually(slow.asked.is_set)
+    await eventually(slow.requested.is_set)
     pod = await nodes.pod("a")
 
     await nodes.cluster.delete(POD, "a", NAMESPACE)
-    await asyncio.sleep(0.05)  # the kubelet hears of it; nothing tells that it has
-    slow.answer.set()
+    await asyncio.sleep(0.05)  # time for the kubelet to receive the change, which is not observable
+    slow.release.set()
     await nodes.gone("a")
 
     assert not Folders(nodes.state).log(pod, "server").exists()

@@ -1,4 +1,4 @@
-"""The pure parts of the kubelet: quantities, limits, ports, commands, environment, back-off, records."""
+"""Parts of the kubelet: limits, ports, commands, environment, back-off, records."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 import resource
 import socket
 from collections.abc import Mapping
-from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -16,14 +15,20 @@ from hypothesis import strategies as st
 
 from clusters.base.identity import Identity
 from clusters.base.objects import ANNOTATION_PORTS, Object
-from clusters.embedded.kubelet.backoff import HEALTHY_AFTER, RestartBackOff
-from clusters.embedded.kubelet.logs import rotate
+from clusters.embedded.kubelet.container import HEALTHY_AFTER, RestartBackoff
+from clusters.embedded.kubelet.log_rotation import rotate
 from clusters.embedded.kubelet.ports import PortAllocator
 from clusters.embedded.kubelet.process.environment import declared_environment, node_environment
-from clusters.embedded.kubelet.process.errors import BadContainerConfig, PortsExhausted, UnknownImage
-from clusters.embedded.kubelet.process.folders import LARGEST_MESSAGE, Folders, Run, log_path, write_record
-from clusters.embedded.kubelet.process.images import Command, Image, command_of, expand
-from clusters.embedded.kubelet.process.limits import BadQuantity, limits_of, parse_quantity
+from clusters.embedded.kubelet.process.errors import CreateContainerConfigError, ImageNotFound, PortsExhausted
+from clusters.embedded.kubelet.process.folders import (
+    MAX_TERMINATION_MESSAGE,
+    ContainerRecord,
+    Folders,
+    log_path,
+    write_json,
+)
+from clusters.embedded.kubelet.process.images import ContainerCommand, ContainerImage, command_of, expand
+from clusters.embedded.kubelet.process.limits import DATA_HEADROOM, limits_of
 from clusters.net.endpoints import Endpoint, endpoint_of, is_ready
 
 HOST = "127.0.0.1"
@@ -33,28 +38,17 @@ POD: Object = {
 }
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("512Mi", 512 << 20), ("1Gi", 1 << 30), ("1.5Gi", 3 << 29), ("1G", 10**9), ("100m", Decimal("0.1")),
-        ("1e3", 1000), ("2E2", 200), ("12", 12), (".5", Decimal("0.5")), ("128k", 128_000),
-    ],
-)  # fmt: skip
-def test_quantities_are_those_of_kubernetes(text: str, value: Decimal) -> None:
-    assert parse_quantity(text) == value
-
-
 @pytest.mark.parametrize("text", ["", "1 Gi", "-1Gi", "1X", "Gi", "1.2.3", "0x10", "NaN", "1e999", "١"])
-def test_what_is_no_quantity_is_refused(text: str) -> None:
-    with pytest.raises(BadQuantity, match=r"write a number"):
-        parse_quantity(text)
+def test_an_invalid_memory_limit_is_reported(text: str) -> None:
+    with pytest.raises(CreateContainerConfigError, match=r"invalid memory limit .*must be a Kubernetes quantity"):
+        limits_of({"resources": {"limits": {"memory": text}}})
 
 
 @given(st.text(max_size=12))
-def test_any_text_is_a_quantity_or_refused(text: str) -> None:
+def test_any_memory_limit_is_accepted_or_reported_in_one_line(text: str) -> None:
     try:
-        assert parse_quantity(text) >= 0
-    except BadQuantity as error:
+        assert limits_of({"resources": {"limits": {"memory": text}}})[resource.RLIMIT_DATA][0] >= DATA_HEADROOM
+    except CreateContainerConfigError as error:
         assert "\n" not in str(error)
 
 
@@ -66,7 +60,7 @@ def test_a_container_without_limits_has_no_memory_limit() -> None:
     assert limits[resource.RLIMIT_NOFILE][0] >= 1024
 
 
-def test_ports_go_round_and_are_not_given_out_twice() -> None:
+def test_ports_are_allocated_in_a_circle() -> None:
     with contextlib.closing(PortAllocator(HOST, first=21_000, last=21_004, start=21_003)) as ports:
         first = ports.allocate([8080, 9095])
         ports.release(first.values())
@@ -84,7 +78,7 @@ def test_a_container_keeps_its_ports() -> None:
         assert ports.allocate([8080, 9095], former) == former
 
 
-def test_a_container_gets_another_port_for_one_that_was_taken_while_no_kubelet_ran() -> None:
+def test_a_port_that_another_program_took_while_no_kubelet_ran_is_replaced() -> None:
     ports = PortAllocator(HOST, first=21_120, last=21_130)
     with contextlib.closing(ports), socket.create_server((HOST, 21_120)):
         ports.reserve([21_120, 21_121])
@@ -101,7 +95,7 @@ def test_two_platforms_of_one_user_get_different_ports() -> None:
         assert second.allocate([8080], {"8080": 21_140}) == {"8080": 21_141}
 
 
-def test_running_out_of_ports_names_the_range() -> None:
+def test_the_error_of_exhausted_ports_contains_the_range() -> None:
     ports = PortAllocator(HOST, first=21_200, last=21_200)
     ports.reserve([21_200])
 
@@ -109,21 +103,23 @@ def test_running_out_of_ports_names_the_range() -> None:
         ports.allocate([8080])
 
 
-def test_delays_double_from_the_second_failure_on_and_end_with_health() -> None:
-    backoff = RestartBackOff(10.0, 300.0)
+def test_restart_delays_double_from_the_second_failure_and_reset_after_a_long_run() -> None:
+    backoff = RestartBackoff(10.0, 300.0)
 
-    assert [backoff.ended(1.0) for _ in range(8)] == [0, 10, 20, 40, 80, 160, 300, 300]
-    assert backoff.ended(HEALTHY_AFTER) == 0
-    assert backoff.ended(1.0) == 10
+    assert [backoff.delay_after(1.0) for _ in range(8)] == [0, 10, 20, 40, 80, 160, 300, 300]
+    assert backoff.delay_after(HEALTHY_AFTER) == 0
+    assert backoff.delay_after(1.0) == 10
 
 
 IMAGES = {
-    "plain": Image(("python", "-m", "app")),
-    "forked": Image(("python", "-m", "server"), "server:main", lambda args: ("numpy",) if "--np" in args else ()),
+    "plain": ContainerImage(("python", "-m", "app")),
+    "forked": ContainerImage(
+        ("python", "-m", "server"), "server:main", lambda args: ("numpy",) if "--np" in args else ()
+    ),
 }
 
 
-def test_args_stand_behind_the_images_command() -> None:
+def test_args_follow_the_images_command() -> None:
     container = {"image": "plain", "args": ["--port", "$(PORT)", "$$(PORT)", "$(NO)"]}
 
     command = command_of(container, IMAGES, {"PORT": "1"})
@@ -134,29 +130,29 @@ def test_args_stand_behind_the_images_command() -> None:
 def test_an_image_with_an_entry_is_forked_when_it_has_modules_to_preload() -> None:
     with_modules = command_of({"image": "forked", "args": ["--np"]}, IMAGES, {})
     without = command_of({"image": "forked"}, IMAGES, {})
-    own_command = command_of({"image": "forked", "command": ["sh"], "args": ["--np"]}, IMAGES, {})
+    overridden = command_of({"image": "forked", "command": ["sh"], "args": ["--np"]}, IMAGES, {})
 
     assert (with_modules.entry, with_modules.args, with_modules.modules) == ("server:main", ("--np",), ("numpy",))
     assert without.modules == ()
-    assert own_command == Command(("sh", "--np"))
+    assert overridden == ContainerCommand(("sh", "--np"))
 
 
-def test_an_unknown_image_names_the_known_ones() -> None:
-    with pytest.raises(UnknownImage, match="no image 'x' on this node: it has forked, plain"):
+def test_the_error_of_an_unknown_image_contains_the_known_ones() -> None:
+    with pytest.raises(ImageNotFound, match="unknown image 'x': the images of this node are forked, plain"):
         command_of({"image": "x"}, IMAGES, {})
 
 
 @given(st.text())
-def test_text_without_a_dollar_stays_as_it_is(text: str) -> None:
+def test_text_without_a_dollar_is_unchanged(text: str) -> None:
     assert expand(text.replace("$", ""), {}) == text.replace("$", "")
 
 
-def test_keys_of_the_users_shell_do_not_reach_a_process() -> None:
+def test_credentials_of_the_users_shell_are_not_passed_to_processes() -> None:
     assert node_environment({"PATH": "/bin", "AWS_SECRET_ACCESS_KEY": "s", "KNODEL_TOKEN": "t"}) == {"PATH": "/bin"}
 
 
 async def no_secret(namespace: str, name: str) -> Mapping[str, bytes] | None:
-    """A cluster without secrets."""
+    """Return no Secret."""
     return None
 
 
@@ -164,14 +160,14 @@ async def no_secret(namespace: str, name: str) -> Mapping[str, bytes] | None:
     ("entry", "message"),
     [
         ({"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}, "secret 's' with key 'k'"),
-        ({"name": "A", "valueFrom": {"configMapKeyRef": {}}}, "knows fieldRef and secretKeyRef"),
+        ({"name": "A", "valueFrom": {"configMapKeyRef": {}}}, "supports fieldRef and secretKeyRef"),
         ({"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "status.x"}}}, "fieldRef 'status.x'"),
-        ({"name": "A=B", "value": "x"}, "has no '='"),
-        ({"name": "A", "value": "x\0"}, "no NUL"),
+        ({"name": "A=B", "value": "x"}, "must not be empty or contain '='"),
+        ({"name": "A", "value": "x\0"}, "must not contain a NUL byte"),
     ],
 )
-async def test_a_variable_that_cannot_be_had_says_why(entry: Object, message: str) -> None:
-    with pytest.raises(BadContainerConfig, match=message):
+async def test_an_invalid_variable_is_reported(entry: Object, message: str) -> None:
+    with pytest.raises(CreateContainerConfigError, match=message):
         await declared_environment(POD, {"env": [entry]}, no_secret)
 
 
@@ -187,29 +183,29 @@ async def test_an_optional_secret_may_be_absent() -> None:
     st.sampled_from(["", "abc"]),
     st.dictionaries(st.just("1"), st.just(2)),
 )
-def test_a_record_reads_as_it_was_written(pid: int, ticks: int, zygote: str, ports: dict[str, int]) -> None:
-    run = Run(Identity(pid, ticks), zygote, ports)
+def test_a_record_is_read_as_it_was_written(pid: int, ticks: int, zygote: str, ports: dict[str, int]) -> None:
+    record = ContainerRecord(Identity(pid, ticks), zygote, ports)
 
-    assert Run.parse(json.dumps(run.to_json())) == run
+    assert ContainerRecord.parse(json.dumps(record.to_json())) == record
 
 
 @given(st.text())
 def test_a_broken_record_is_none(text: str) -> None:
-    assert Run.parse(text) is None
+    assert ContainerRecord.parse(text) is None
 
 
-def test_records_and_messages_stand_in_the_pods_folder(tmp_path: Path) -> None:
+def test_records_and_termination_messages_are_in_the_pods_folder(tmp_path: Path) -> None:
     folders = Folders(tmp_path)
     folders.prepare()
     folders.prepare_pod(POD)
-    run = Run(Identity(1, 2), "", {"8080": 3}, folders.home)
-    write_record(folders.run_file("u"), run.to_json())
+    record = ContainerRecord(Identity(1, 2), "", {"8080": 3}, folders.home)
+    write_json(folders.record_file("u"), record.to_json())
     folders.termination_log("u").write_text("x" * 5000)
 
-    assert folders.runs() == {"u": run}
-    assert folders.termination_message("u") == "x" * LARGEST_MESSAGE
-    folders.forget_last_run("u")
-    assert (folders.read_run("u"), folders.termination_message("u")) == (None, "")
+    assert folders.read_records() == {"u": record}
+    assert folders.termination_message("u") == "x" * MAX_TERMINATION_MESSAGE
+    folders.remove_record("u")
+    assert (folders.read_record("u"), folders.termination_message("u")) == (None, "")
     assert folders.pods.stat().st_mode & 0o777 == 0o700
 
 
@@ -219,7 +215,7 @@ def test_the_longest_pod_name_fits_into_a_folder_name(tmp_path: Path) -> None:
     assert len(log_path(tmp_path, POD | {"metadata": metadata}).parent.name) <= 255
 
 
-def test_a_rotated_log_goes_on_in_the_same_file(tmp_path: Path) -> None:
+def test_a_rotated_log_continues_in_the_same_file(tmp_path: Path) -> None:
     path = tmp_path / "server.log"
     with path.open("ab", buffering=0) as process:
         for text in (b"one\n", b"two\n", b"three\n", b"four\n"):
@@ -233,7 +229,7 @@ def test_a_rotated_log_goes_on_in_the_same_file(tmp_path: Path) -> None:
     assert not (tmp_path / "server.log.3").exists()
 
 
-def test_an_endpoint_is_the_real_ports_of_the_pod() -> None:
+def test_an_endpoint_has_the_real_ports_of_the_pod() -> None:
     embedded = {
         "metadata": {
             "name": "p",
@@ -250,9 +246,9 @@ def test_an_endpoint_is_the_real_ports_of_the_pod() -> None:
     assert endpoint_of(POD) is None
 
 
-@pytest.mark.parametrize("said", ["{", "[1]", '{"8000": "x"}', '{"8000": null}', "[" * 100_000])
-def test_ports_that_no_kubelet_wrote_are_those_that_the_pod_declares(said: str) -> None:
-    metadata = {"name": "p", "namespace": "n", "annotations": {ANNOTATION_PORTS: said}}
+@pytest.mark.parametrize("text", ["{", "[1]", '{"8000": "x"}', '{"8000": null}', "[" * 100_000])
+def test_an_invalid_ports_annotation_is_ignored(text: str) -> None:
+    metadata = {"name": "p", "namespace": "n", "annotations": {ANNOTATION_PORTS: text}}
     pod = {"metadata": metadata, "spec": {"containers": [{}]}, "status": {"podIP": "10.0.0.7"}}
 
     assert endpoint_of(pod) == Endpoint("n/p", "10.0.0.7", 8080, 9095)

@@ -1,14 +1,22 @@
-"""Probes: what they ask, what they take for health, how often they look."""
+"""Probes: specification, results and schedule."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 
 import pytest
 
 from clusters.base.objects import Object
-from clusters.embedded.kubelet.probes import Probe, Prober, Result, Target, attempt, parse_probe, pause
+from clusters.embedded.kubelet.probes import (
+    Probe,
+    ProbeHandler,
+    ProbeResult,
+    ProbeWorker,
+    parse_probe,
+    probe_once,
+    startup_interval,
+)
 from clusters.embedded.kubelet.process.errors import UnsupportedPod
 from tests.support.clock import SteppedClock
 from tests.support.wait import eventually
@@ -19,20 +27,20 @@ CONTAINER: Object = {"name": "c", "ports": [{"name": "user-port", "containerPort
 
 
 def container(**probe: object) -> Object:
-    """A container with a readiness probe."""
+    """Return a container with a readiness probe."""
     return CONTAINER | {"readinessProbe": probe}
 
 
 @pytest.mark.parametrize(
     ("port", "real"), [("user-port", 20001), (8000, 20001), (0, 20001), ("", 20001), (9095, 20002)]
 )
-def test_a_port_is_found_by_name_number_or_zero(port: int | str, real: int) -> None:
+def test_a_port_is_resolved_by_name_number_or_zero(port: int | str, real: int) -> None:
     probe = parse_probe(container(httpGet={"path": "/x", "port": port}), "readinessProbe", PORTS)
 
-    assert probe == Probe(Target(real, "/x"))
+    assert probe == Probe(ProbeHandler(real, "/x"))
 
 
-def test_settings_and_their_defaults_are_those_of_kubernetes() -> None:
+def test_the_defaults_are_those_of_kubernetes() -> None:
     spec = {
         "tcpSocket": {"port": 0},
         "periodSeconds": 0,
@@ -43,29 +51,26 @@ def test_settings_and_their_defaults_are_those_of_kubernetes() -> None:
 
     probe = parse_probe(container(**spec, initialDelaySeconds=7), "readinessProbe", PORTS)
 
-    assert probe == Probe(Target(20001), period=10.0, timeout=3.0, initial_delay=7.0, failures=5, successes=2)
+    assert probe == Probe(ProbeHandler(20001), period=10.0, timeout=3.0, initial_delay=7.0, failures=5, successes=2)
     assert parse_probe(CONTAINER, "livenessProbe", PORTS) is None
 
 
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ({"exec": {"command": ["true"]}}, "knows httpGet"),
-        ({"httpGet": {"port": 0, "scheme": "HTTPS"}}, "knows httpGet"),
-        ({"httpGet": {"port": 8443}}, "port 8443 is not declared; it has 8000, 9095"),
+        ({"exec": {"command": ["true"]}}, "supports httpGet"),
+        ({"httpGet": {"port": 0, "scheme": "HTTPS"}}, "supports httpGet"),
+        ({"httpGet": {"port": 8443}}, "port 8443 is not declared, use one of 8000, 9095"),
         ({"httpGet": {"port": "grpc"}}, "port 'grpc' is not declared"),
     ],
 )
-def test_what_this_node_cannot_probe_is_refused(spec: Object, message: str) -> None:
+def test_an_unsupported_probe_is_rejected(spec: Object, message: str) -> None:
     with pytest.raises(UnsupportedPod, match=message):
         parse_probe(container(**spec), "readinessProbe", PORTS)
 
 
-Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-
-
 class Server:
-    """Answers each connection with fixed bytes."""
+    """Answer each connection with fixed bytes."""
 
     def __init__(self) -> None:
         self.answer: bytes | None = b""
@@ -73,7 +78,7 @@ class Server:
         self.port = 0
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection; None never answers."""
+        """Handle one connection. There is no answer while `answer` is None."""
         self.requests.append(await reader.read(65536))
         if self.answer is None:
             await reader.read()
@@ -84,7 +89,7 @@ class Server:
 
 @pytest.fixture
 async def server() -> AsyncIterator[Server]:
-    """A server on a free port."""
+    """Run a server on a free port."""
     fixture = Server()
     listening = await asyncio.start_server(fixture.handle, HOST, 0)
     fixture.port = listening.sockets[0].getsockname()[1]
@@ -99,76 +104,78 @@ async def server() -> AsyncIterator[Server]:
         (b"HTTP/1.0 399 x\r\n\r\n", True, ""),
         (b"HTTP/1.1 503 Service Unavailable\r\n\r\n", False, "HTTP status 503"),
         (b"HTTP/1.1 199 x\r\n\r\n", False, "HTTP status 199"),
-        (b"SSH-2.0-x\r\n", False, "not an HTTP answer"),
-        (b"HTTP/1.1\r\n", False, "not an HTTP answer"),
-        (b"x" * 1_000_000, False, "not an HTTP answer"),
-        (b"", False, "not an HTTP answer"),
-        (None, False, "no answer within 0.05 s"),
+        (b"SSH-2.0-x\r\n", False, "not an HTTP response"),
+        (b"HTTP/1.1\r\n", False, "not an HTTP response"),
+        (b"x" * 1_000_000, False, "not an HTTP response"),
+        (b"", False, "not an HTTP response"),
+        (None, False, "no response within 0.05 s"),
     ],
 )
-async def test_health_is_a_status_from_200_to_399(server: Server, answer: bytes | None, ok: bool, message: str) -> None:
+async def test_an_http_probe_succeeds_with_a_status_from_200_to_399(
+    server: Server, answer: bytes | None, ok: bool, message: str
+) -> None:
     server.answer = answer
 
-    result = await attempt(HOST, Target(server.port, "/ready", (("X-A", "1"),)), 0.05)
+    result = await probe_once(HOST, ProbeHandler(server.port, "/ready", (("X-A", "1"),)), 0.05)
 
     assert result.ok == ok and message in result.message
     assert server.requests[0].startswith(b"GET /ready HTTP/1.1\r\n") and b"X-A: 1\r\n" in server.requests[0]
 
 
-async def test_a_connection_is_enough_for_a_tcp_probe(server: Server) -> None:
-    assert (await attempt(HOST, Target(server.port), 1.0)).ok
+async def test_a_tcp_probe_succeeds_with_a_connection(server: Server) -> None:
+    assert (await probe_once(HOST, ProbeHandler(server.port), 1.0)).ok
 
 
-async def test_nobody_listening_is_a_failure(server: Server) -> None:
-    result = await attempt(HOST, Target(1, "/ready"), 1.0)
+async def test_a_refused_connection_is_a_failure(server: Server) -> None:
+    result = await probe_once(HOST, ProbeHandler(1, "/ready"), 1.0)
 
     assert not result.ok and "GET http://127.0.0.1:1/ready" in result.message
 
 
-def test_pauses_are_short_at_first_and_never_long() -> None:
-    pauses = [pause(passed) for passed in (0.0, 0.1, 0.4, 1.0, 60.0)]
+def test_startup_intervals_grow_with_the_time_since_the_start() -> None:
+    intervals = [startup_interval(passed) for passed in (0.0, 0.1, 0.4, 1.0, 60.0)]
 
-    assert pauses == pytest.approx([0.01, 0.01, 0.02, 0.05, 0.1])
+    assert intervals == pytest.approx([0.01, 0.01, 0.02, 0.05, 0.1])
 
 
-async def test_health_changes_after_as_many_results_in_a_row_as_the_thresholds_say(server: Server) -> None:
+async def test_health_changes_after_as_many_results_in_a_row_as_the_thresholds(server: Server) -> None:
     clock = SteppedClock()
-    probe = Probe(Target(server.port, "/"), period=1.0, failures=3, successes=2)
-    told: list[Result] = []
+    probe = Probe(ProbeHandler(server.port, "/"), period=1.0, failures=3, successes=2)
+    changes: list[ProbeResult] = []
 
-    async def changed(result: Result) -> None:
-        told.append(result)
+    async def changed(result: ProbeResult) -> None:
+        changes.append(result)
 
-    following = asyncio.create_task(Prober(HOST, probe, clock).follow(True, changed))
-    story = "+--+---+-++"  # + success, - failure
+    running = asyncio.create_task(ProbeWorker(HOST, probe, clock).run(True, changed))
+    sequence = "+--+---+-++"  # + success, - failure
     after: list[list[bool]] = []
-    for number, sign in enumerate(story):
+    for number, sign in enumerate(sequence):
         server.answer = b"HTTP/1.1 200 x\r\n\r\n" if sign == "+" else b"HTTP/1.1 500 x\r\n\r\n"
         if number:
             clock.step(1.0)
         await _settle(server, number + 1, clock)
-        after.append([result.ok for result in told])
-    following.cancel()
+        after.append([result.ok for result in changes])
+    running.cancel()
 
     assert after[5] == [] and after[6] == [False]  # the third failure in a row
     assert after[9] == [False] and after[10] == [False, True]  # the second success in a row
 
 
 async def _settle(server: Server, requests: int, clock: SteppedClock) -> None:
-    """Return once that many tries were made and the prober sleeps."""
+    """Wait until that many requests were made and the worker sleeps."""
     await eventually(lambda: len(server.requests) >= requests and bool(clock._sleepers))
 
 
-async def test_a_startup_probe_gives_up_after_its_time(server: Server) -> None:
+async def test_a_startup_probe_fails_after_its_timeout(server: Server) -> None:
     clock = SteppedClock()
     server.answer = b"HTTP/1.1 503 x\r\n\r\n"
-    probe = Probe(Target(server.port, "/"), period=10.0, failures=3)
-    trying = asyncio.create_task(Prober(HOST, probe, clock).first_success(probe.start_limit))
+    probe = Probe(ProbeHandler(server.port, "/"), period=10.0, failures=3)
+    probing = asyncio.create_task(ProbeWorker(HOST, probe, clock).wait_for_success(probe.startup_timeout))
 
     await _settle(server, 1, clock)
     clock.step(29.0)
     await _settle(server, 2, clock)
-    assert not trying.done()
+    assert not probing.done()
     clock.step(1.0)
 
-    assert not (await trying).ok
+    assert not (await probing).ok

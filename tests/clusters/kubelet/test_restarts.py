@@ -1,4 +1,4 @@
-"""Containers that fail: probes, last words, back-off, restart policy."""
+"""Failing containers: probes, termination messages, back-off, restart policy."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def test_a_container_that_does_not_start_in_time_is_restarted(nodes: Nodes
 
 
 @pytest.mark.fault("M3")
-async def test_a_failed_start_tells_its_last_words_and_backs_off(nodes: Nodes) -> None:
+async def test_a_failed_start_has_its_termination_message_and_backs_off(nodes: Nodes) -> None:
     await nodes.start()
     await nodes.create(make_pod("a", "--fail", "digest is sha256:1, wanted sha256:2"))
 
@@ -90,7 +90,7 @@ async def test_a_crash_restarts_the_container_at_once_on_the_same_ports(nodes: N
 
 
 @pytest.mark.parametrize(("policy", "code", "phase"), [("Never", 1, "Failed"), ("OnFailure", 0, "Succeeded")])
-async def test_the_restart_policy_ends_a_pod(nodes: Nodes, policy: str, code: int, phase: str) -> None:
+async def test_a_pod_that_is_not_restarted_has_a_final_phase(nodes: Nodes, policy: str, code: int, phase: str) -> None:
     await nodes.start()
     await nodes.create(make_pod("a", restartPolicy=policy))
     pod = await nodes.ready("a")
@@ -104,13 +104,15 @@ async def test_the_restart_policy_ends_a_pod(nodes: Nodes, policy: str, code: in
     await until(over)
 
 
-async def test_an_unknown_image_waits_and_names_the_known_ones(nodes: Nodes) -> None:
+async def test_a_container_with_an_unknown_image_waits(nodes: Nodes) -> None:
     await nodes.start()
     await nodes.create(make_pod("a", image="ghcr.io/other"))
 
     async def waits() -> bool:
         waiting = (await nodes.container("a")).get("state", {}).get("waiting", {})
-        return bool(waiting.get("reason") == "ImagePullBackOff" and "it has server" in waiting["message"])
+        return bool(
+            waiting.get("reason") == "ImagePullBackOff" and "the images of this node are server" in waiting["message"]
+        )
 
     await until(waits)
 

@@ -1,4 +1,4 @@
-"""Workload controllers at work on a real embedded cluster, with every write counted."""
+"""Run the workload controllers on an embedded cluster and count their writes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LABELS = {"serving.knative.dev/revisionUID": "uid-1"}
 
 
 def deployment(name: str = "iris-00001-deployment", replicas: int = 1, **spec: Any) -> Object:
-    """A Deployment as a Revision makes it."""
+    """Return a Deployment as a Revision creates it."""
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -43,7 +43,7 @@ def deployment(name: str = "iris-00001-deployment", replicas: int = 1, **spec: A
 
 
 class CountingCluster:
-    """Passes everything on and writes down what writes changed something; Pods can be refused."""
+    """A cluster that records effective writes and can reject the creation of Pods."""
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
         self._cluster = cluster
@@ -73,7 +73,7 @@ class CountingCluster:
 
 @dataclass
 class World:
-    """A cluster, its controllers running, and questions that the tests ask."""
+    """A cluster with running controllers."""
 
     cluster: EmbeddedCluster
     counting: CountingCluster
@@ -82,7 +82,7 @@ class World:
     _task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Run a fresh set of controllers, as after a restart."""
+        """Start new controllers, as after a restart."""
         cluster: Cluster = self.counting
         informers = Informers(cluster)
         self.workloads = Workloads(cluster, informers, self.clock)
@@ -95,7 +95,7 @@ class World:
         self._task = asyncio.create_task(run())
 
     async def frozen(self) -> Workloads:
-        """Controllers that do not run, on informers that saw the present state and see nothing more."""
+        """Return controllers that do not run, with informers that show the current state and no later changes."""
         informers = Informers(self.counting)
         workloads = Workloads(self.counting, informers, self.clock)
         task = asyncio.create_task(informers.run())
@@ -106,26 +106,26 @@ class World:
         return workloads
 
     async def crash(self) -> None:
-        """End the controllers wherever they are."""
+        """Cancel the controllers."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
 
     async def settle(self) -> None:
-        """Return when every write that was on its way at the crash is in the store: they go in order."""
-        about = {"apiVersion": "v1", "kind": "Secret", "metadata": {"generateName": "settle-", "namespace": NAMESPACE}}
-        await self.cluster.create(SECRET, about, manager="test")
+        """Wait for the writes that were under way at the crash, by a further write, since writes are in order."""
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"generateName": "settle-", "namespace": NAMESPACE}}
+        await self.cluster.create(SECRET, secret, manager="test")
 
     async def quiet(self) -> None:
-        """Return when both controllers found nothing more to do."""
+        """Wait until the queues of both controllers stay empty."""
         queues = (self.workloads.deployments.controller.queue, self.workloads.replica_sets.controller.queue)
-        calm = 0
+        empty = 0
 
         def idle() -> bool:
-            nonlocal calm
-            calm = calm + 1 if not any(len(queue) for queue in queues) else 0
-            return calm > 5
+            nonlocal empty
+            empty = empty + 1 if not any(len(queue) for queue in queues) else 0
+            return empty > 5
 
         await eventually(idle)
 
@@ -139,7 +139,7 @@ class World:
         return await self.cluster.get(DEPLOYMENT, name, NAMESPACE)
 
     async def living(self, number: int) -> list[Object]:
-        """The Pods, once exactly `number` of them are not being deleted."""
+        """Wait until exactly `number` Pods are not being deleted, and return them."""
 
         async def enough() -> list[Object] | bool:
             pods = [pod for pod in await self.pods() if "deletionTimestamp" not in pod["metadata"]]
@@ -153,7 +153,7 @@ class World:
         await self.cluster.scale(DEPLOYMENT, name, NAMESPACE, replicas, manager="test")
 
     async def status(self, check: Callable[[Object], object], name: str = "iris-00001-deployment") -> Object:
-        """The Deployment's status, once `check` holds of it."""
+        """Wait until `check` accepts the Deployment's status, and return it."""
 
         async def holds() -> Object | None:
             status: Object = (await self.deployment(name)).get("status") or {}
@@ -166,7 +166,7 @@ class World:
 
 @pytest.fixture
 async def world(cluster: EmbeddedCluster) -> AsyncIterator[World]:
-    """Controllers running over an empty cluster."""
+    """Run the controllers on an empty cluster."""
     made = World(cluster, CountingCluster(cluster), SystemClock())
     await made.start()
     try:

@@ -1,4 +1,4 @@
-"""What the tests need of a node: Pods that start, become ready, fail and stop, without processes."""
+"""Simulate a node: Pods that start, become ready, fail and stop, without processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NODE = "node"
 
 
 async def bind(cluster: Cluster, pod: Object) -> None:
-    """The Pod is on the node: deleting it from now on waits for `stop`."""
+    """Bind the Pod to the node. Its deletion then waits for `stop`."""
     patch = {"spec": {"nodeName": "node"}}
     await cluster.patch(POD, name_of(pod), patch, namespace_of(pod), manager=NODE)
 
@@ -28,5 +28,5 @@ async def become(cluster: Cluster, pod: Object, *, ready: bool, phase: str = "Ru
 
 
 async def stop(cluster: Cluster, pod: Object) -> None:
-    """The Pod's processes are gone."""
+    """Remove a Pod whose processes have ended."""
     await cluster.delete(POD, name_of(pod), namespace_of(pod), grace_period=0)

@@ -1,4 +1,4 @@
-"""The order in which Pods go, and names and hashes: pure functions."""
+"""The order in which Pods are deleted, and their names and hashes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def pod(
     restarts: int = 0,
     created: str = "2026-01-01T00:00:00Z",
 ) -> Object:
-    """A Pod; `ready` is since when, None for not ready."""
+    """Return a Pod. `ready` is the time since which it is ready, None if it is not."""
     conditions = [{"type": "Ready", "status": "True", "lastTransitionTime": ready}] if ready is not None else []
     annotations = {DELETION_COST: cost} if cost is not None else {}
     return {
@@ -53,7 +53,7 @@ def pod(
         ({"created": "2026-01-02T00:00:00Z"}, {"created": "2026-01-01T00:00:00Z"}),
     ],
 )
-def test_each_rule_stands_above_the_next(goes: dict[str, Any], stays: dict[str, Any]) -> None:
+def test_each_rule_takes_precedence_over_the_next(goes: dict[str, Any], stays: dict[str, Any]) -> None:
     one, other = pod("z", **goes), pod("a", **stays)
     for pods in ([one, other], [other, one]):
         assert [name_of(gone) for gone in pods_to_delete(pods, 1)] == ["z"]
@@ -125,7 +125,7 @@ def test_a_deletion_cost_is_an_int32_or_nothing(text: str, cost: int) -> None:
     assert deletion_cost(pod(cost=text)) == cost
 
 
-def test_ended_and_deleted_pods_are_no_replicas() -> None:
+def test_ended_and_deleted_pods_are_not_active() -> None:
     assert is_active(pod())
     assert is_active({"metadata": {"name": "new"}, "spec": {}})
     assert not is_active(pod(phase="Failed"))
@@ -141,7 +141,7 @@ def test_a_hash_depends_on_the_template_and_not_on_the_order_of_its_keys() -> No
     assert re.fullmatch(r"[b-df-hj-np-tv-z2456789]{10}", template_hash({"a": 1}))
 
 
-def test_making_a_replica_set_leaves_the_deployment_alone() -> None:
+def test_making_a_replica_set_does_not_change_the_deployment() -> None:
     made = deployment()
     make_replica_set(made | {"metadata": {**made["metadata"], "uid": "u"}})
     assert made == deployment()

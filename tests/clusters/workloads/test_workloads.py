@@ -1,4 +1,4 @@
-"""Deployments to Pods on a real embedded cluster."""
+"""Deployments, ReplicaSets and Pods on an embedded cluster."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def by_type(status: Object) -> dict[str, Any]:
 
 
 async def ready(world: World, number: int) -> list[Object]:
-    """A Deployment with that many ready Pods on the node."""
+    """Create a Deployment and make its Pods ready on the node."""
     await world.cluster.create(DEPLOYMENT, deployment(replicas=number), manager="test")
     pods = await world.living(number)
     for pod in pods:
@@ -39,7 +39,7 @@ async def ready(world: World, number: int) -> list[Object]:
     return await world.living(number)
 
 
-async def test_a_deployment_becomes_one_replica_set_and_its_pods(world: World) -> None:
+async def test_a_deployment_creates_one_replica_set_with_its_pods(world: World) -> None:
     await world.cluster.create(DEPLOYMENT, deployment(replicas=3), manager="test")
     pods = await world.living(3)
     (replica_set,) = await world.replica_sets()
@@ -71,7 +71,7 @@ async def test_status_follows_the_pods(world: World) -> None:
     assert "unavailableReplicas" not in status
 
 
-async def test_nothing_is_written_once_all_is_well(world: World) -> None:
+async def test_passes_without_a_difference_write_nothing(world: World) -> None:
     await ready(world, 2)
     written = len(world.counting.writes)
     for obj in (*await world.replica_sets(), await world.deployment()):
@@ -96,7 +96,7 @@ async def test_a_start_from_zero_takes_few_writes(world: World) -> None:
     assert len(world.counting.writes) - written <= 6, world.counting.writes[written:]
 
 
-async def test_scaling_down_deletes_the_not_ready_first(world: World) -> None:
+async def test_scaling_down_deletes_pods_that_are_not_ready_first(world: World) -> None:
     pods = await ready(world, 3)
     await become(world.cluster, pods[1], ready=False)
     await world.status(lambda status: status.get("readyReplicas") == 2)
@@ -105,7 +105,7 @@ async def test_scaling_down_deletes_the_not_ready_first(world: World) -> None:
     assert {name_of(pod) for pod in kept} == {name_of(pods[0]), name_of(pods[2])}
 
 
-async def test_a_pod_being_deleted_is_no_replica_and_is_not_deleted_twice(world: World) -> None:
+async def test_a_pod_being_deleted_is_not_a_replica_and_is_not_deleted_twice(world: World) -> None:
     await ready(world, 2)
     await world.scale(1)
     await world.living(1)
@@ -137,7 +137,7 @@ async def _is_deleted(world: World, name: str) -> bool:
         return True
 
 
-async def test_to_zero_and_back(world: World) -> None:
+async def test_scaling_to_zero_and_back(world: World) -> None:
     (first,) = await ready(world, 1)
     await world.scale(0)
     await world.living(0)
@@ -149,8 +149,8 @@ async def test_to_zero_and_back(world: World) -> None:
     assert name_of(second) != name_of(first)
 
 
-async def test_a_matching_pod_without_owner_is_adopted_and_the_own_pending_one_goes(world: World) -> None:
-    """The claim of a warm Pod: scale to N+1, then label it; the Pod that was made for it is deleted."""
+async def test_a_matching_pod_without_owner_is_adopted_and_a_pending_pod_is_deleted(world: World) -> None:
+    """A claim of a warm Pod scales to N+1 and labels it. The Pod that was created meanwhile is deleted."""
     await ready(world, 1)
     (replica_set,) = await world.replica_sets()
     warm = {
@@ -176,7 +176,7 @@ async def test_a_matching_pod_without_owner_is_adopted_and_the_own_pending_one_g
     assert owner["name"] == name_of(replica_set)
 
 
-async def test_a_pod_that_matches_no_more_is_released_and_replaced(world: World) -> None:
+async def test_a_pod_that_no_longer_matches_is_released_and_replaced(world: World) -> None:
     one, _ = await ready(world, 2)
     patch = {"metadata": {"labels": {LABEL_TEMPLATE_HASH: None}}}
     await world.cluster.patch(POD, name_of(one), patch, NAMESPACE, manager="test")
@@ -189,7 +189,7 @@ async def test_a_pod_that_matches_no_more_is_released_and_replaced(world: World)
     await world.living(3)
 
 
-async def test_a_foreign_pod_is_left_alone(world: World) -> None:
+async def test_a_pod_of_another_owner_is_ignored(world: World) -> None:
     await ready(world, 1)
     (replica_set,) = await world.replica_sets()
     reference = {"apiVersion": "v1", "kind": "Secret", "name": "x", "uid": "elsewhere", "controller": True}
@@ -209,7 +209,7 @@ async def test_a_foreign_pod_is_left_alone(world: World) -> None:
     assert (await world.status(lambda status: True)).get("replicas") == 1
 
 
-async def test_a_crash_at_any_moment_doubles_nothing(world: World) -> None:
+async def test_a_crash_at_any_time_creates_no_duplicates(world: World) -> None:
     await world.cluster.create(DEPLOYMENT, deployment(replicas=5), manager="test")
     for turns in range(0, 120, 8):
         for _ in range(turns):
@@ -224,10 +224,10 @@ async def test_a_crash_at_any_moment_doubles_nothing(world: World) -> None:
     assert len(await world.replica_sets()) == 1
 
 
-async def test_many_passes_on_a_stale_view_make_no_second_pod(world: World) -> None:
+async def test_many_passes_on_a_stale_cache_create_no_duplicates(world: World) -> None:
     await world.crash()
     await world.cluster.create(DEPLOYMENT, deployment(replicas=4), manager="test")
-    for _ in range(2):  # the Deployment's pass, then the ReplicaSet's, each on a view that stands still
+    for _ in range(2):  # a pass of the Deployment, then of the ReplicaSet, each on a stale cache
         workloads = await world.frozen()
         for _ in range(10):
             for controller, objects in (
@@ -235,13 +235,13 @@ async def test_many_passes_on_a_stale_view_make_no_second_pod(world: World) -> N
                 (workloads.replica_sets, await world.replica_sets()),
             ):
                 for obj in objects:
-                    with contextlib.suppress(Conflict):  # the answer to a status written on a stale view
+                    with contextlib.suppress(Conflict):  # raised for a status with a stale version
                         await controller.reconcile(key_of(obj))
     assert len(await world.replica_sets()) == 1
     assert sum(write[:2] == ("create", "Pod") for write in world.counting.writes) == 4
 
 
-async def test_refused_pods_are_said_in_the_conditions_and_tried_slowly(world: World) -> None:
+async def test_rejected_pods_are_reported_in_the_conditions_and_retried_slowly(world: World) -> None:
     world.counting.refuse_pods = Forbidden("pods are refused: quota exceeded")
     await world.cluster.create(DEPLOYMENT, deployment(replicas=50), manager="test")
     status = await world.status(lambda status: "ReplicaFailure" in by_type(status))
@@ -252,7 +252,7 @@ async def test_refused_pods_are_said_in_the_conditions_and_tried_slowly(world: W
     await world.status(lambda status: "ReplicaFailure" not in by_type(status))
 
 
-async def test_no_progress_within_the_deadline_is_said(world: World) -> None:
+async def test_no_progress_within_the_deadline_is_reported(world: World) -> None:
     await world.cluster.create(DEPLOYMENT, deployment(replicas=1, progressDeadlineSeconds=0), manager="test")
     status = await world.status(
         lambda status: by_type(status).get("Progressing", {}).get("reason") == "ProgressDeadlineExceeded"
@@ -281,7 +281,7 @@ async def test_a_changed_template_replaces_the_replica_set_once_the_new_one_is_a
     await eventually(alone)
 
 
-async def test_deleting_the_deployment_takes_everything_with_it(world: World) -> None:
+async def test_deleting_the_deployment_deletes_its_dependents(world: World) -> None:
     await world.cluster.create(DEPLOYMENT, deployment(replicas=2), manager="test")
     pods = await world.living(2)
     await world.cluster.delete(DEPLOYMENT, "iris-00001-deployment", NAMESPACE)
@@ -297,7 +297,7 @@ async def test_deleting_the_deployment_takes_everything_with_it(world: World) ->
     assert not await world.pods()
 
 
-async def test_a_name_taken_by_another_deployments_replica_set_is_waited_for(world: World) -> None:
+async def test_a_replica_set_name_of_a_deleted_deployment_is_awaited(world: World) -> None:
     await ready(world, 1)
     (replica_set,) = await world.replica_sets()
     await world.cluster.delete(DEPLOYMENT, "iris-00001-deployment", NAMESPACE)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from clusters.embedded.kubelet.probes import Target, attempt
+from clusters.embedded.kubelet.probes import ProbeHandler, probe_once
 from clusters.gateway.envoy import Envoy
 from serving.makers.pod_spec import LIVE_TIMEOUT, PROBE_TIMEOUT
 from tests.clusters.activator.backend import Backend, Call
@@ -150,9 +150,9 @@ async def test_a_late_or_crumbling_line_makes_no_replica_unhealthy() -> None:
 
     for script in (Script(delay=LATENCY), Script(piece=1), Script(rate=SLOW)):
         async with Backend(healthy) as backend, Proxy(("127.0.0.1", backend.port), script) as line:
-            target = Target(line.port, "/v2/health/ready")
+            target = ProbeHandler(line.port, "/v2/health/ready")
             seen = [
-                await attempt("127.0.0.1", target, float(timeout))
+                await probe_once("127.0.0.1", target, float(timeout))
                 for timeout in (PROBE_TIMEOUT, LIVE_TIMEOUT)
                 for _ in range(3)
             ]

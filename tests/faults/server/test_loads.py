@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from clusters.base.objects import MODEL, condition_of
-from clusters.embedded.kubelet.backoff import FIRST_BACKOFF
+from clusters.embedded.kubelet.node import FIRST_BACKOFF
 from serving.cli.client.client import Client
 from serving.cli.client.state import Platform
 from tests.platform.machine import Machine, machine

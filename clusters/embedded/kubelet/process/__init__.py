@@ -1,1 +1,1 @@
-"""Containers as processes: images, environment, limits, mounts, and zygotes to fork from."""
+"""Containers as processes: images, environment, resource limits, volumes, and zygotes to fork from."""

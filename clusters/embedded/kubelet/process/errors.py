@@ -1,41 +1,41 @@
-"""What keeps a container from starting; `reason` is the one that the real kubelet gives to a waiting container."""
+"""Errors that prevent the start of a container. `reason` is the kubelet's reason for the waiting container."""
 
 from __future__ import annotations
 
 from clusters.base.errors import KnodelError
 
 
-class CannotStart(KnodelError):
-    """The container's process could not be started; the kubelet tries again later."""
+class CreateContainerError(KnodelError):
+    """The container's process cannot be started. The kubelet retries later."""
 
     reason = "CreateContainerError"
 
 
-class PortsExhausted(CannotStart):
-    """No free port on the node."""
+class PortsExhausted(CreateContainerError):
+    """The node has no free port."""
 
 
-class UnknownImage(CannotStart):
-    """No image of that name on this node."""
+class ImageNotFound(CreateContainerError):
+    """The node has no image of this name."""
 
     reason = "ErrImagePull"
 
 
-class BadContainerConfig(CannotStart):
-    """An environment variable, a quantity or a secret of the container cannot be used."""
+class CreateContainerConfigError(CreateContainerError):
+    """An environment variable, a quantity, a volume or a Secret of the container is invalid or missing."""
 
     reason = "CreateContainerConfigError"
 
 
-class StartFailed(CannotStart):
+class RunContainerError(CreateContainerError):
     """The operating system refused to start the command."""
 
     reason = "RunContainerError"
 
 
 class UnsupportedPod(KnodelError):
-    """The Pod asks for what this node does not have; it fails for good, as one that a node does not admit."""
+    """The node rejects the Pod at admission because it does not support its spec. The Pod fails for good."""
 
 
 class ZygoteFailed(KnodelError):
-    """The zygote did not start, or did not fork; the caller starts the command itself."""
+    """The zygote did not start or did not fork. The caller can start the command itself."""

@@ -1,49 +1,49 @@
-"""The node's runtime: forks from a zygote where the image allows it, else starts the command."""
+"""The node's runtime: fork from a zygote where the image has an entry to call, else execute the command."""
 
 from __future__ import annotations
 
 import logging
 
 from clusters.embedded.kubelet.process.errors import ZygoteFailed
-from clusters.embedded.kubelet.process.folders import Run
-from clusters.embedded.kubelet.process.process import UNKNOWN_EXIT, Exit, Process
-from clusters.embedded.kubelet.process.runtime import ExecRuntime, Launch, Started
+from clusters.embedded.kubelet.process.folders import ContainerRecord
+from clusters.embedded.kubelet.process.process import UNKNOWN_EXIT, ExitStatus, Process
+from clusters.embedded.kubelet.process.runtime import ContainerConfig, ExecRuntime, StartedContainer
 from clusters.embedded.kubelet.process.zygotes import ZygoteRuntime
 
 log = logging.getLogger(__name__)
 
 
 class PodRuntime:
-    """Starts a process by its engine's zygote where there is one, else by exec."""
+    """Start processes from zygotes, and by exec where a zygote is not available."""
 
     def __init__(self, zygotes: ZygoteRuntime) -> None:
         self._zygotes = zygotes
         self._exec = ExecRuntime()
 
-    async def start(self, launch: Launch) -> Started:
-        """Start a process; a zygote that fails costs only the time that it saves. Raises StartFailed."""
-        if launch.command.modules:
+    async def start(self, config: ContainerConfig) -> StartedContainer:
+        """Start a process, by exec if its zygote fails. Raises RunContainerError."""
+        if config.command.modules:
             try:
-                return await self._zygotes.start(launch)
+                return await self._zygotes.start(config)
             except ZygoteFailed as error:
-                log.warning("starting %s without a zygote: %s", launch.command.argv[0], error)
-                self._end_twin(launch)
-        return await self._exec.start(launch)
+                log.warning("cannot fork %s from a zygote, starting it by exec: %s", config.command.argv[0], error)
+                self._kill_unreported_fork(config)
+        return await self._exec.start(config)
 
-    def adopt(self, run: Run) -> Process | None:
-        """Watch a process started earlier; None when it does not run any more."""
-        return self._zygotes.adopt(run) if run.zygote else self._exec.adopt(run)
+    def adopt(self, record: ContainerRecord) -> Process | None:
+        """Observe a process that was started earlier. Return None when it does not run."""
+        return self._zygotes.adopt(record) if record.zygote else self._exec.adopt(record)
 
-    async def exit_of(self, run: Run) -> Exit:
-        """How a process that nobody watched has ended, as far as anybody knows."""
-        return await self._zygotes.exit_of(run) if run.zygote else UNKNOWN_EXIT
+    async def read_exit_status(self, record: ContainerRecord) -> ExitStatus:
+        """Return the exit status of a process that ended while no kubelet observed it."""
+        return await self._zygotes.read_exit_status(record) if record.zygote else UNKNOWN_EXIT
 
-    def _end_twin(self, launch: Launch) -> None:
-        """The zygote may have forked and ended before it could say so."""
+    def _kill_unreported_fork(self, config: ContainerConfig) -> None:
+        """Kill the process that the zygote may have forked before it failed."""
         try:
-            run = Run.parse(launch.run_file.read_text())
+            record = ContainerRecord.parse(config.record_file.read_text())
         except FileNotFoundError:
             return
-        process = None if run is None else self.adopt(run)
+        process = None if record is None else self.adopt(record)
         if process is not None:
             process.kill()

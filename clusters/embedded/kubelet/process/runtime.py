@@ -1,4 +1,4 @@
-"""Starting and adopting the processes of Pods: the container runtime of a node without containers."""
+"""The container runtime of a node without containers: start and adopt processes."""
 
 from __future__ import annotations
 
@@ -10,63 +10,64 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clusters.base.identity import Identity, identify
-from clusters.embedded.kubelet.process.errors import StartFailed
-from clusters.embedded.kubelet.process.folders import Run, write_record
-from clusters.embedded.kubelet.process.images import Command
-from clusters.embedded.kubelet.process.limits import Limits
+from clusters.embedded.kubelet.process.errors import RunContainerError
+from clusters.embedded.kubelet.process.folders import ContainerRecord, write_json
+from clusters.embedded.kubelet.process.images import ContainerCommand
+from clusters.embedded.kubelet.process.limits import ProcessLimits
 from clusters.embedded.kubelet.process.process import Process
 from clusters.net.sockets import listen_environment
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
-    """All that a start needs. `run_file` is written with the process's `Run` before the start is reported.
+class ContainerConfig:
+    """The configuration of one start of a container, as in the Container Runtime Interface (CRI).
 
+    `record_file` gets the process's `ContainerRecord` before the start returns.
     `home` is the state folder, by device and inode.
-    `listeners` are sockets that listen on the real ports; the process inherits them
+    `listeners` are sockets that listen on the real ports. The process inherits them
     (`clusters.net.sockets.LISTEN_FDS`).
     """
 
-    command: Command
+    command: ContainerCommand
     env: Mapping[str, str]
     cwd: Path
     log: Path
-    limits: Limits
+    limits: ProcessLimits
     ports: Mapping[str, int]
-    run_file: Path
+    record_file: Path
     home: str
     listeners: tuple[socket.socket, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class StartedContainer:
     """A running process and its record."""
 
     process: Process
-    run: Run
+    record: ContainerRecord
 
 
 class ExecRuntime:
-    """Processes by fork and exec, children of this one."""
+    """Start processes by fork and exec, as children of this one."""
 
-    async def start(self, launch: Launch) -> Started:
-        """Start `launch.command.argv`."""
-        descriptors = [listener.fileno() for listener in launch.listeners]
-        env = {**launch.env, **listen_environment(descriptors)}
-        identity = self.spawn(launch.command.argv, env, launch.cwd, launch.log, *descriptors)
-        for limit, values in launch.limits.items():  # from outside: a hook between fork and exec would rule out vfork
-            _limit(identity.pid, limit, values)
-        run = Run(identity, ports=launch.ports, home=launch.home)
-        write_record(launch.run_file, run.to_json())
-        return Started(Process(identity), run)
+    async def start(self, config: ContainerConfig) -> StartedContainer:
+        """Start `config.command.argv`. Raises RunContainerError."""
+        descriptors = [listener.fileno() for listener in config.listeners]
+        env = {**config.env, **listen_environment(descriptors)}
+        identity = self.spawn(config.command.argv, env, config.cwd, config.log, *descriptors)
+        for limit, values in config.limits.items():  # set by the parent: a hook between fork and exec prevents vfork
+            _set_limit(identity.pid, limit, values)
+        record = ContainerRecord(identity, ports=config.ports, home=config.home)
+        write_json(config.record_file, record.to_json())
+        return StartedContainer(Process(identity), record)
 
-    def adopt(self, run: Run) -> Process | None:
-        """Watch it; how it ended is known only when it is a child of this very process."""
-        return Process.adopt(run.identity)
+    def adopt(self, record: ContainerRecord) -> Process | None:
+        """Observe a running process. Its exit status is only known if it is a child of this process."""
+        return Process.adopt(record.identity)
 
     @staticmethod
     def spawn(argv: tuple[str, ...], env: Mapping[str, str], cwd: Path, log: Path, *fds: int) -> Identity:
-        """Start a process that outlives this one, given the open files `fds`. Raises StartFailed."""
+        """Start a process that outlives this one and inherits the descriptors `fds`. Raises RunContainerError."""
         try:
             with log.open("ab") as output:
                 child = subprocess.Popen(
@@ -74,18 +75,18 @@ class ExecRuntime:
                     start_new_session=True, pass_fds=fds,
                 )  # fmt: skip
         except (OSError, ValueError) as error:  # ValueError: a NUL byte in an argument
-            raise StartFailed(f"cannot start {argv[0] if argv else 'an empty command'}: {error}") from error
-        child.returncode = 0  # it is reaped by pidfd, here or by init: Popen is not to wait for it
+            raise RunContainerError(f"cannot start {argv[0] if argv else 'an empty command'}: {error}") from error
+        child.returncode = 0  # `Process` or init reaps it, so Popen must not wait for it
         identity = identify(child.pid)
         if identity is None:
-            raise StartFailed(f"process {child.pid} of {argv[0]} was reaped by somebody else")
+            raise RunContainerError(f"process {child.pid} of {argv[0]} was reaped by another part of this program")
         return identity
 
 
-def _limit(pid: int, limit: int, values: tuple[int, int]) -> None:
+def _set_limit(pid: int, limit: int, values: tuple[int, int]) -> None:
     try:
         resource.prlimit(pid, limit, values)
     except ProcessLookupError:
-        return  # it has ended already, which its watcher will see
+        return  # it has ended already, which its `Process` observes
     except (PermissionError, ValueError) as error:
-        raise StartFailed(f"cannot set resource limit {limit} to {values[0]}: {error}") from error
+        raise RunContainerError(f"cannot set resource limit {limit} to {values[0]}: {error}") from error

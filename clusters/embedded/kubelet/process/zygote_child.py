@@ -1,4 +1,4 @@
-"""The other side of the zygote's fork: from a copy of the zygote to a process of its own."""
+"""The child of a zygote's fork: turn the copy of the zygote into a container's process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -23,16 +23,17 @@ from clusters.base.identity import identify
 from clusters.net.sockets import listen_environment
 
 SIGNALS_TO_RESET: Final = (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-FIRST_INHERITED_FD: Final = 3  # behind stdin, stdout and stderr
-SETUP_FAILED: Final = 128  # exit code; what container runtimes report for a process that they could not start
+FIRST_INHERITED_FD: Final = 3  # after stdin, stdout and stderr
+SETUP_FAILED: Final = 128  # exit code that container runtimes report for a process that they cannot start
 
 
 @dataclass(frozen=True, slots=True)
-class Spawn:
-    """What the child is to become.
+class SpawnRequest:
+    """The process that a zygote forks.
 
-    `entry` is "module:function", called with `argv`, its result is the exit code. `limits`: `resource.RLIMIT_*` →
-    (soft, hard). `record`: a file that gets pid and start time, and the words of `mark`, before `entry` runs.
+    `entry` is a function, as "module:function", that gets `argv` and returns the exit code.
+    `limits` maps `resource.RLIMIT_*` to (soft, hard).
+    `record` is a file that gets the process's identity and the fields of `mark` before `entry` runs.
     """
 
     entry: str
@@ -45,7 +46,7 @@ class Spawn:
     mark: Mapping[str, Any]
 
     def to_json(self) -> dict[str, Any]:
-        """As sent to the zygote."""
+        """Return the request as a JSON object."""
         return {
             "op": "spawn", "entry": self.entry, "argv": self.argv, "env": dict(self.env),
             "cwd": self.cwd, "log": self.log,
@@ -54,8 +55,8 @@ class Spawn:
         }  # fmt: skip
 
     @classmethod
-    def parse(cls, message: Mapping[str, Any]) -> Spawn:
-        """The inverse. Raises KeyError, TypeError or ValueError."""
+    def parse(cls, message: Mapping[str, Any]) -> SpawnRequest:
+        """Return the request of a JSON object. Raises KeyError, TypeError or ValueError."""
         return cls(
             entry=str(message["entry"]),
             argv=tuple(map(str, message["argv"])),
@@ -68,31 +69,34 @@ class Spawn:
         )
 
 
-def run_child(spawn: Spawn, report: int, listeners: Sequence[int]) -> NoReturn:
-    """Become the process, which inherits the sockets `listeners`.
+def run_child(request: SpawnRequest, report: int, listeners: Sequence[int]) -> NoReturn:
+    """Set up the process, call its entry and exit. It inherits the sockets `listeners`.
 
-    What prevents it goes to the pipe `report`, which is closed when all is well.
+    An error of the set-up is written to the pipe `report`. On success the pipe is closed without a message.
     """
     try:
-        _become(spawn, report, listeners)
-    except BaseException as error:  # the copy of the zygote must not go on as one
+        _set_up(request, report, listeners)
+    except BaseException as error:  # the copy must not continue as a zygote
         os.write(report, f"{type(error).__name__}: {error}".encode())
         os._exit(SETUP_FAILED)
     os.close(report)
-    os._exit(_call(spawn))
+    os._exit(_call(request))
 
 
-def _become(spawn: Spawn, report: int, listeners: Sequence[int]) -> None:
+def _set_up(request: SpawnRequest, report: int, listeners: Sequence[int]) -> None:
     os.setsid()
     _reset_signals()
-    _redirect(spawn.log)
+    _redirect(request.log)
     _close_all_but(report, *listeners)
-    os.chdir(spawn.cwd)
-    for limit, values in spawn.limits.items():
+    os.chdir(request.cwd)
+    for limit, values in request.limits.items():
         resource.setrlimit(limit, values)
-    _replace_environment({**spawn.env, **listen_environment(listeners)})
+    os.environ.clear()
+    os.environ.update({**request.env, **listen_environment(listeners)})
+    time.tzset()
+    tempfile.tempdir = None  # a cached value of the zygote's TMPDIR
     _reseed()
-    _write_record(spawn)
+    _write_record(request)
 
 
 def _reset_signals() -> None:
@@ -120,37 +124,34 @@ def _close_all_but(*kept: int) -> None:
     os.closerange(first, last + 1)
 
 
-def _replace_environment(env: Mapping[str, str]) -> None:
-    os.environ.clear()
-    os.environ.update(env)
-    time.tzset()
-    tempfile.tempdir = None  # worked out again from TMPDIR
-
-
 def _reseed() -> None:
-    """Siblings must not draw the same numbers: NumPy's old global generator does not notice a fork."""
+    """Reseed random generators, so that forks of one zygote draw different numbers.
+
+    NumPy's legacy global generator does not detect a fork.
+    """
     random.seed()
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed()
 
 
-def _write_record(spawn: Spawn) -> None:
+def _write_record(request: SpawnRequest) -> None:
     identity = identify(os.getpid())
     if identity is None:
-        raise ProcessLookupError("/proc does not know this process")
-    record = identity.to_json() | dict(spawn.mark)
-    fresh = Path(f"{spawn.record}.new")
+        raise ProcessLookupError("this process is not in /proc")
+    record = identity.to_json() | dict(request.mark)
+    fresh = Path(f"{request.record}.new")
     fresh.write_text(json.dumps(record))
-    fresh.replace(spawn.record)
+    fresh.replace(request.record)
 
 
-def _call(spawn: Spawn) -> int:
-    """Run the entry as the interpreter runs a program: exceptions and `sys.exit` become exit codes."""
-    sys.argv = [spawn.entry, *spawn.argv]
+def _call(request: SpawnRequest) -> int:
+    """Call the entry and return the exit code, as the interpreter does for a program."""
+    sys.argv = [request.entry, *request.argv]
     gc.enable()
     try:
-        return _exit_code(_resolve(spawn.entry)(list(spawn.argv)))
+        module, _, function = request.entry.partition(":")
+        return _exit_code(getattr(importlib.import_module(module), function)(list(request.argv)))
     except SystemExit as end:
         return _exit_code(end.code)
     except BaseException:
@@ -160,12 +161,6 @@ def _call(spawn: Spawn) -> int:
         logging.shutdown()
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
-
-
-def _resolve(entry: str) -> Callable[[list[str]], Any]:
-    module, _, function = entry.partition(":")
-    resolved: Callable[[list[str]], Any] = getattr(importlib.import_module(module), function)
-    return resolved
 
 
 def _exit_code(result: Any) -> int:

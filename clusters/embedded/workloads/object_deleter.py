@@ -1,4 +1,4 @@
-"""Deletions that the cluster makes by itself: of exactly the object that was meant, tried until they are written."""
+"""Delete objects on behalf of the cluster's own controllers, with retries."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from clusters.base.objects import KINDS, Kind, Object, key_of, name_of, namespac
 
 log = logging.getLogger(__name__)
 
-RETRY = 1.0
-"""s until a deletion that could not be written is tried again."""
-AT_ONCE = 64
-"""Deletions under way together: they share commits."""
+RETRY_AFTER = 1.0
+"""Seconds until a failed write is retried."""
+CONCURRENT_DELETIONS = 64
+"""Concurrent deletions share commits of the store."""
 
 _KINDS = {kind.resource: kind for kind in KINDS}
 
 
-class Reaper:
-    """Deletes objects by uid."""
+class ObjectDeleter:
+    """Delete objects by uid."""
 
     def __init__(self, cluster: Cluster, clock: Clock) -> None:
         self._cluster = cluster
         self._clock = clock
 
     async def delete(self, kind: Kind, obj: Object) -> None:
-        """Ask for the deletion of this very object; no error when it is gone or replaced."""
+        """Delete exactly this object. One that was deleted or replaced meanwhile is ignored."""
         while True:
             try:
                 await self._cluster.delete(kind, name_of(obj), namespace_of(obj), uid=uid_of(obj))
@@ -37,22 +37,23 @@ class Reaper:
             except (NotFound, Conflict):
                 return
             except Unavailable as error:
-                log.warning("cannot delete %s %s (%s): again in %.0f s", kind, key_of(obj), error, RETRY)
+                log.warning("cannot delete %s %s, retrying in %.0f s: %s", kind, key_of(obj), RETRY_AFTER, error)
                 await self.pause()
 
     async def pause(self) -> None:
-        """Wait before a write that failed is tried again."""
-        await self._clock.sleep(RETRY)
+        """Wait before a failed write is retried."""
+        await self._clock.sleep(RETRY_AFTER)
 
-    async def delete_all(self, victims: Iterable[tuple[Kind, Object]]) -> None:
-        """Delete them together, `AT_ONCE` at a time."""
-        waiting = list(victims)
-        for start in range(0, len(waiting), AT_ONCE):
-            await asyncio.gather(*(self.delete(kind, obj) for kind, obj in waiting[start : start + AT_ONCE]))
+    async def delete_all(self, objects: Iterable[tuple[Kind, Object]]) -> None:
+        """Delete objects, `CONCURRENT_DELETIONS` at a time."""
+        pending = list(objects)
+        for start in range(0, len(pending), CONCURRENT_DELETIONS):
+            batch = pending[start : start + CONCURRENT_DELETIONS]
+            await asyncio.gather(*(self.delete(kind, obj) for kind, obj in batch))
 
 
 def kind_of(resource: str, obj: Object) -> Kind:
-    """The kind of a stored object, also of one that only an extension knows."""
+    """Return the kind of a stored object, also of a kind that is not built in."""
     known = _KINDS.get(resource)
     if known is not None:
         return known

@@ -1,4 +1,4 @@
-"""Warm starts: the ReplicaSet waits for a Pod that is about to be adopted, and makes none of its own."""
+"""Warm starts: the ReplicaSet waits for Pods that it is about to adopt instead of creating others."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from tests.support.wait import eventually
 
 
 async def warm_pod(world: World, name: str = "warm") -> Object:
-    """A running member of a pool, with all labels of the Deployment's template but the hash: it serves."""
+    """Create a running pool member with all labels of the Deployment's template except the hash."""
     template = (await world.deployment())["spec"]["template"]["metadata"]
-    pool = {"metadata": {"generateName": "pool-", "namespace": NAMESPACE}}  # any owner that is there
+    pool = {"metadata": {"generateName": "pool-", "namespace": NAMESPACE}}  # any existing owner
     owner = await world.cluster.create(SECRET, pool, manager="pool")
     pod = {
         "apiVersion": "v1",
@@ -30,30 +30,30 @@ async def warm_pod(world: World, name: str = "warm") -> Object:
 
 
 async def adopt(world: World, pod: Object) -> None:
-    """The last patch of a claim."""
+    """Apply the last patch of a claim."""
     (replica_set,) = await world.replica_sets()
     labels = replica_set["spec"]["template"]["metadata"]["labels"]
     patch = {"metadata": {"labels": {**labels, "autoscaling.knodel.dev/pool": None}, "ownerReferences": None}}
     await world.cluster.patch(POD, name_of(pod), patch, NAMESPACE, manager="pool")
 
 
-async def room(world: World, replicas: int) -> None:
-    """What a claimer waits for before it adopts."""
+async def scaled(world: World, replicas: int) -> None:
+    """Wait until the ReplicaSet is scaled and has observed it, as a claim does before the adoption."""
 
-    async def told() -> bool:
+    async def is_scaled() -> bool:
         (replica_set,) = await world.replica_sets()
         seen = (replica_set.get("status") or {}).get("observedGeneration") == replica_set["metadata"]["generation"]
         return bool(replica_set["spec"]["replicas"] == replicas and seen)
 
-    await eventually(told)
+    await eventually(is_scaled)
 
 
-async def test_a_pod_that_is_about_to_be_adopted_is_waited_for_instead_of_making_another(world: World) -> None:
+async def test_the_replica_set_waits_for_pending_adoptions_instead_of_creating_pods(world: World) -> None:
     await world.cluster.create(DEPLOYMENT, deployment(replicas=0), manager="test")
     await world.status(lambda status: status.get("observedGeneration") == 1)
     pods = [await warm_pod(world, "warm-1"), await warm_pod(world, "warm-2")]
     await world.scale(3)
-    await room(world, 3)
+    await scaled(world, 3)
     for pod in pods:
         await adopt(world, pod)
     status = await world.status(lambda status: status.get("readyReplicas") == 2)
@@ -64,7 +64,7 @@ async def test_a_pod_that_is_about_to_be_adopted_is_waited_for_instead_of_making
     assert sum(verb == "delete" for verb, _, _ in world.counting.writes) == 0
 
 
-async def test_a_pod_that_is_never_adopted_is_replaced_after_a_moment(world: World) -> None:
+async def test_a_pod_that_is_not_adopted_is_replaced_after_the_timeout(world: World) -> None:
     await world.cluster.create(DEPLOYMENT, deployment(replicas=0), manager="test")
     await world.status(lambda status: status.get("observedGeneration") == 1)
     warm = await warm_pod(world)
@@ -75,18 +75,18 @@ async def test_a_pod_that_is_never_adopted_is_replaced_after_a_moment(world: Wor
     assert any(controller_of(pod) and name_of(pod) != name_of(warm) for pod in pods)
 
 
-async def test_a_pod_that_is_about_to_be_adopted_and_dies_is_replaced(world: World) -> None:
+async def test_a_pod_that_ends_before_its_adoption_is_replaced(world: World) -> None:
     await world.cluster.create(DEPLOYMENT, deployment(replicas=0), manager="test")
     await world.status(lambda status: status.get("observedGeneration") == 1)
     warm = await warm_pod(world)
     await world.scale(1)
-    await room(world, 1)
+    await scaled(world, 1)
     await stop(world.cluster, warm)
     (own,) = await world.living(1)
     assert name_of(own) != name_of(warm)
 
 
-async def test_free_members_and_those_of_other_revisions_are_not_waited_for(world: World) -> None:
+async def test_free_members_and_members_of_other_revisions_are_not_awaited(world: World) -> None:
     await world.cluster.create(DEPLOYMENT, deployment(replicas=0), manager="test")
     await world.status(lambda status: status.get("observedGeneration") == 1)
     warm = await warm_pod(world)

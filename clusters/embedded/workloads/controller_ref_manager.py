@@ -1,6 +1,7 @@
-"""Which Pods are a ReplicaSet's: it adopts matching Pods without controller and releases those that match no more.
+"""Adopt matching Pods without a controller for a ReplicaSet, and release Pods that no longer match.
 
-As Kubernetes' `PodControllerRefManager` (`pkg/controller/controller_ref_manager.go`). A warm start is such an adoption.
+It follows `PodControllerRefManager` of Kubernetes (`pkg/controller/controller_ref_manager.go`). A warm start is such an
+adoption.
 """
 
 from __future__ import annotations
@@ -31,23 +32,23 @@ from clusters.runtime.informer import Informer
 
 MANAGER = "replicaset-controller"
 BY_HASH = "template-hash"
-"""Index of both informers: NAMESPACE/HASH, to find the ReplicaSet of a Pod without owner and the other way round."""
+"""Index of Pods and ReplicaSets by NAMESPACE/HASH, which also finds Pods that have no controller yet."""
 
 
 def by_template_hash(obj: Object) -> Iterable[str]:
-    """Index values: the label `pod-template-hash` within its namespace."""
+    """Return the namespace and the label `pod-template-hash`, as index value."""
     value = labels_of(obj).get(LABEL_TEMPLATE_HASH)
     return () if value is None else (f"{namespace_of(obj)}/{value}",)
 
 
 def matches(replica_set: Object, pod: Object) -> bool:
-    """Whether the selector takes the Pod; an empty selector takes none."""
+    """Return whether the selector matches the Pod. An empty selector matches no Pod."""
     wanted, labels = match_labels_of(replica_set), labels_of(pod)
     return bool(wanted) and all(labels.get(name) == value for name, value in wanted.items())
 
 
-class Claims:
-    """Adoption and release, with a memory of what the informer has not shown yet."""
+class PodControllerRefManager:
+    """Adopt and release Pods, and remember adoptions that the informer does not show yet."""
 
     def __init__(self, cluster: Cluster, pods: Informer, expectations: Expectations) -> None:
         self._cluster = cluster
@@ -55,26 +56,31 @@ class Claims:
         self._expectations = expectations
         self._adopted: dict[str, tuple[str, Object]] = {}  # Pod's uid → (its version before, the Pod after)
 
-    async def claim(self, replica_set: Object) -> list[Object]:
-        """The ReplicaSet's active Pods, as seen in one moment.
+    async def claim_pods(self, replica_set: Object) -> list[Object]:
+        """Return the ReplicaSet's active Pods, after adoptions and releases.
 
-        Raises Conflict or NotFound when a Pod to adopt or release changed meanwhile: try again.
+        Raises Conflict or NotFound when a Pod to adopt or release has changed. The caller should retry.
         """
         claimed = []
         for pod in self._candidates(replica_set):
+            references = pod["metadata"].get("ownerReferences") or ()
             controller = controller_of(pod)
             if controller is not None and controller["uid"] != uid_of(replica_set):
                 continue
             if not matches(replica_set, pod):
-                if controller is not None:
-                    await self._release(replica_set, pod)
-            elif controller is None:
-                claimed.append(await self._adopt(replica_set, pod))
+                if controller is not None:  # release
+                    others = [reference for reference in references if reference["uid"] != uid_of(replica_set)]
+                    await self._set_owners(pod, others or None)
+            elif controller is None:  # adopt
+                adopted = await self._set_owners(pod, [*references, owner_reference(REPLICA_SET, replica_set)])
+                self._adopted[uid_of(pod)] = (version_of(pod), adopted)
+                claimed.append(adopted)
             else:
                 claimed.append(pod)
         return claimed
 
     def _candidates(self, replica_set: Object) -> list[Object]:
+        """Return active Pods that may match the selector or belong to the ReplicaSet."""
         found: dict[Key, Object] = {}
         for value in by_template_hash(replica_set):
             found |= {key_of(pod): pod for pod in self._pods.indexed(BY_HASH, value)}
@@ -83,24 +89,14 @@ class Claims:
         return [self._latest(pod) for pod in found.values() if is_active(pod) and not deleting(pod)]
 
     def _latest(self, pod: Object) -> Object:
+        """Return the adopted Pod while the informer still shows the version before the adoption."""
         before, adopted = self._adopted.get(uid_of(pod), ("", pod))
         if version_of(pod) == before:
             return adopted
         self._adopted.pop(uid_of(pod), None)
         return pod
 
-    async def _adopt(self, replica_set: Object, pod: Object) -> Object:
-        references = [*(pod["metadata"].get("ownerReferences") or ()), owner_reference(REPLICA_SET, replica_set)]
-        adopted = await self._set_owners(pod, references)
-        self._adopted[uid_of(pod)] = (version_of(pod), adopted)
-        return adopted
-
-    async def _release(self, replica_set: Object, pod: Object) -> None:
-        references = pod["metadata"].get("ownerReferences") or ()
-        others = [reference for reference in references if reference["uid"] != uid_of(replica_set)]
-        await self._set_owners(pod, others or None)
-
     async def _set_owners(self, pod: Object, references: list[Any] | None) -> Object:
-        """With the Pod's version as precondition: a claimer may be changing its labels at this moment."""
+        """Set the owner references on condition that the Pod is unchanged, since a claim may be changing its labels."""
         patch = {"metadata": {"resourceVersion": version_of(pod), "ownerReferences": references}}
         return await self._cluster.patch(POD, name_of(pod), patch, namespace_of(pod), manager=MANAGER)
