@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from clusters.base.objects import Object
 from clusters.embedded.kubelet.container_config import grace_period
 from clusters.embedded.kubelet.node import HOST, Node
-from clusters.embedded.kubelet.probes import Probe, ProbeResult, ProbeWorker, parse_probe
+from clusters.embedded.kubelet.probes import Probe, ProbeOutcome, ProbeWorker, parse_probe
 from clusters.embedded.kubelet.process.process import Process, first_of, terminate
 
 
@@ -50,7 +50,7 @@ class ProbeManager:
         self._liveness = parse_probe(container, "livenessProbe", ports)
 
     async def run(self) -> None:
-        """Probe until cancelled. Returns early when there is no readiness and no liveness probe."""
+        """Probe until cancelled. Returns early without a readiness or liveness probe."""
         if self._startup is not None and not self._state.started:
             result = await self._worker(self._startup).wait_for_success(self._startup.startup_timeout)
             if not result.ok:
@@ -62,7 +62,7 @@ class ProbeManager:
             await first_of(*loops)
 
     async def _run_readiness(self, probe: Probe) -> None:
-        async def changed(result: ProbeResult) -> None:
+        async def changed(result: ProbeOutcome) -> None:
             self._set_ready(result.ok)
             if not result.ok:
                 message = f"Readiness probe failed: {result.message}"
@@ -75,14 +75,14 @@ class ProbeManager:
         await self._worker(probe).run(True, changed)
 
     async def _run_liveness(self, probe: Probe) -> None:
-        async def changed(result: ProbeResult) -> None:
+        async def changed(result: ProbeOutcome) -> None:
             if not result.ok:
                 await self._terminate(probe, "Liveness", result)
 
         await self._node.clock.sleep(max(probe.initial_delay, probe.period))  # the container may still be starting
         await self._worker(probe).run(True, changed)
 
-    async def _terminate(self, probe: Probe, kind: str, result: ProbeResult) -> None:
+    async def _terminate(self, probe: Probe, kind: str, result: ProbeOutcome) -> None:
         message = f"{kind} probe failed: {result.message}; terminating the container"
         await self._node.record(self._pod, "Warning", "Unhealthy", message)
         grace = grace_period(self._pod) if probe.grace is None else probe.grace

@@ -57,8 +57,8 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True)
-class ProbeResult:
-    """The result of a single probe. `message` describes a failure."""
+class ProbeOutcome:
+    """The outcome of a single probe. `message` describes a failure."""
 
     ok: bool
     message: str = ""
@@ -111,7 +111,7 @@ def _real_port(container: Object, field: str, wanted: int | str, ports: Mapping[
     return real
 
 
-async def probe_once(host: str, handler: ProbeHandler, timeout: float) -> ProbeResult:
+async def probe_once(host: str, handler: ProbeHandler, timeout: float) -> ProbeOutcome:
     """Execute a probe once, on a new connection. Failures are returned."""
     address = f"{host}:{handler.port}"
     where = f"tcp {address}" if handler.path is None else f"GET http://{address}{handler.path}"
@@ -120,7 +120,7 @@ async def probe_once(host: str, handler: ProbeHandler, timeout: float) -> ProbeR
             reader, writer = await asyncio.open_connection(host, handler.port, limit=MAX_RESPONSE_LINE)
             try:
                 if handler.path is None:
-                    return ProbeResult(True)
+                    return ProbeOutcome(True)
                 headers = {"Host": address, "User-Agent": "kube-probe/1.0", "Accept": "*/*"}
                 lines = "".join(f"{name}: {value}\r\n" for name, value in (headers | dict(handler.headers)).items())
                 writer.write(f"GET {handler.path} HTTP/1.1\r\n{lines}Connection: close\r\n\r\n".encode())
@@ -128,15 +128,15 @@ async def probe_once(host: str, handler: ProbeHandler, timeout: float) -> ProbeR
             finally:
                 writer.close()
     except TimeoutError:
-        return ProbeResult(False, f"{where}: no response within {timeout:g} s")
+        return ProbeOutcome(False, f"{where}: no response within {timeout:g} s")
     except OSError as error:
-        return ProbeResult(False, f"{where}: {error.strerror or error}")
+        return ProbeOutcome(False, f"{where}: {error.strerror or error}")
     except ValueError:  # a line longer than MAX_RESPONSE_LINE
         words = []
     if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or not words[1].isdigit():
-        return ProbeResult(False, f"{where}: not an HTTP response")
+        return ProbeOutcome(False, f"{where}: not an HTTP response")
     status = int(words[1])
-    return ProbeResult(True) if status in _OK else ProbeResult(False, f"{where}: HTTP status {status}")
+    return ProbeOutcome(True) if status in _OK else ProbeOutcome(False, f"{where}: HTTP status {status}")
 
 
 def startup_interval(elapsed: float) -> float:
@@ -152,7 +152,7 @@ class ProbeWorker:
         self._probe = probe
         self._clock = clock
 
-    async def wait_for_success(self, timeout: float | None = None) -> ProbeResult:
+    async def wait_for_success(self, timeout: float | None = None) -> ProbeOutcome:
         """Probe at short intervals until a success. Return the last failure when `timeout` seconds have passed."""
         await self._clock.sleep(self._probe.initial_delay)
         start = self._clock.monotonic()
@@ -163,7 +163,7 @@ class ProbeWorker:
                 return result
             await self._clock.sleep(startup_interval(elapsed))
 
-    async def run(self, healthy: bool, changed: Callable[[ProbeResult], Awaitable[None]]) -> None:
+    async def run(self, healthy: bool, changed: Callable[[ProbeOutcome], Awaitable[None]]) -> None:
         """Probe at the period until cancelled. Call `changed` when a threshold changes `healthy`."""
         in_a_row = 0
         while True:
@@ -174,5 +174,5 @@ class ProbeWorker:
                 await changed(result)
             await self._clock.sleep(self._probe.period)
 
-    async def _probe_once(self) -> ProbeResult:
+    async def _probe_once(self) -> ProbeOutcome:
         return await probe_once(self._host, self._probe.handler, self._probe.timeout)

@@ -11,7 +11,7 @@ from clusters.base.objects import Object
 from clusters.embedded.kubelet.probes import (
     Probe,
     ProbeHandler,
-    ProbeResult,
+    ProbeOutcome,
     ProbeWorker,
     parse_probe,
     probe_once,
@@ -141,9 +141,9 @@ def test_startup_intervals_grow_with_the_time_since_the_start() -> None:
 async def test_health_changes_after_as_many_results_in_a_row_as_the_thresholds(server: Server) -> None:
     clock = SteppedClock()
     probe = Probe(ProbeHandler(server.port, "/"), period=1.0, failures=3, successes=2)
-    changes: list[ProbeResult] = []
+    changes: list[ProbeOutcome] = []
 
-    async def changed(result: ProbeResult) -> None:
+    async def changed(result: ProbeOutcome) -> None:
         changes.append(result)
 
     running = asyncio.create_task(ProbeWorker(HOST, probe, clock).run(True, changed))
