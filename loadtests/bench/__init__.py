@@ -1,1 +1,1 @@
-"""`make bench`: figures of the embedded platform, each beside its aim, measured on this machine in one run."""
+"""Benchmarks of the embedded platform: `make bench`. All figures are measured on this machine, each with an aim."""

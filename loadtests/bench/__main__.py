@@ -1,4 +1,4 @@
-"""Run all measurements of the embedded platform and of the model server, and print them beside their aims."""
+"""Run the benchmarks of the embedded platform and of the model server, and print the figures with their aims."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from loadtests.bench.figure import Figure
 from loadtests.bench.loop import loop
 from loadtests.bench.machine import described
 from loadtests.bench.page import write_page
-from loadtests.bench.platform import LOOK, Platform
+from loadtests.bench.platform import LOOK, BenchPlatform
 from loadtests.bench.processes import cpu_by_pid, memory_by_role
 from loadtests.bench.record import keep, measured_now
 from loadtests.bench.servers import table
@@ -27,29 +27,31 @@ from loadtests.bench.simulated import fleet, judge, simulate
 from loadtests.bench.warm import warm
 from tests.support import models
 
-STARTS = 3  # of the platform, after the first
-FROM_ZERO = 10  # starts of a model measured
-PAIRS = 1500  # requests through the gateway, and as many to the replica itself
-WARM_UP = 50  # pairs before them that do not count
+STARTS = 3  # starts of the platform after the first one
+FROM_ZERO = 10  # measured starts of a model
+PAIRS = 1500  # requests through the gateway, and direct to the replica
+WARM_UP = 50  # pairs before the measurement
 MANY = 100  # models
-IDLE_FOR = 20.0  # s of watching an idle platform
-ROUNDS = 3  # of the model server and its peers
-SECONDS = 4.0  # of each load at 16 connections
+IDLE_FOR = 20.0  # s of an idle platform
+ROUNDS = 3  # rounds of the model server and its peers
+SECONDS = 4.0  # s of each load at 16 connections
 MEGABYTE = 1024 * 1024
 BODY = json.dumps(infer_request(Path(__file__).read_bytes())).encode()
-WIDTH = 2048  # numbers in a request to a model that only doubles them
+WIDTH = 2048  # numbers in a request to a model that doubles them
 NUMBERS = [float(number % 9) for number in range(WIDTH)]
 WIDE = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [WIDTH], "data": NUMBERS}]}).encode()
 
 
 def main() -> int:
-    """Print the figures; exit code 1 when an aim is missed."""
+    """Print the figures. The exit code is 1 if an aim is missed."""
     parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--models", type=int, default=MANY, help="how many models the many-models part deploys")
+    parser.add_argument("--models", type=int, default=MANY, help="number of models of the part many [%(default)s]")
     parser.add_argument("--only", choices=EVERY, nargs="+", default=EVERY, help="parts to run [all]")
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"of the part {SERVER} [%(default)s]")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help=f"of a load of the part {SERVER} [%(default)s]")
-    parser.add_argument("--keep", action="store_true", help="write what was measured to docs/evidence/performance.md")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"rounds of the part {SERVER} [%(default)s]")
+    parser.add_argument(
+        "--seconds", type=float, default=SECONDS, help=f"seconds of a load of the part {SERVER} [%(default)s]"
+    )
+    parser.add_argument("--keep", action="store_true", help="write the figures to docs/evidence/performance.md")
     options = parser.parse_args()
     print(described())
     missed = False
@@ -66,10 +68,10 @@ def main() -> int:
 
 
 def _parts(options: argparse.Namespace, folder: Path) -> Iterator[tuple[str, Iterable[Figure]]]:
-    """Each is measured while its figures are taken."""
+    """Yield the parts by name. Each part is measured while its figures are read."""
     of_platform = [name for name in options.only if name in PARTS]
     if of_platform:
-        running = Platform(folder / "state")
+        running = BenchPlatform(folder / "state")
         try:
             if "start" not in of_platform:
                 running.start()
@@ -89,7 +91,7 @@ def _parts(options: argparse.Namespace, folder: Path) -> Iterator[tuple[str, Ite
             yield name, measured()
 
 
-def _start(running: Platform, _: int) -> list[Figure]:
+def _start(running: BenchPlatform, _: int) -> list[Figure]:
     first = running.start()
     took = []
     for _ in range(STARTS):
@@ -99,14 +101,14 @@ def _start(running: Platform, _: int) -> list[Figure]:
     total = sum(memory.values()) / MEGABYTE
     parts = [Figure(f"  of it: {role}", size / MEGABYTE, "MB", None) for role, size in sorted(memory.items())]
     return [
-        Figure("up to ready, the very first time", first, "s", 1.5),
-        Figure(f"up to ready, median of {STARTS}", statistics.median(took), "s", 1.5),
+        Figure("start to ready, first start", first, "s", 1.5),
+        Figure(f"start to ready, median of {STARTS}", statistics.median(took), "s", 1.5),
         Figure("platform without models, sum of PSS", total, "MB", 250),
         *parts,
     ]
 
 
-def _deploy(running: Platform, _: int) -> list[Figure]:
+def _deploy(running: BenchPlatform, _: int) -> list[Figure]:
     began = time.perf_counter()
     running.knodel("deploy", "first", "--uri", str(model_file()), "--no-wait")
     seconds = _first_200(running, "first", began)
@@ -115,7 +117,7 @@ def _deploy(running: Platform, _: int) -> list[Figure]:
     return [Figure("deploy (command included) to first 200", seconds, "s", 1.5)]
 
 
-def _from_zero(running: Platform, _: int) -> list[Figure]:
+def _from_zero(running: BenchPlatform, _: int) -> list[Figure]:
     running.knodel("deploy", "-f", _written(running, "zero", scaleToZeroAfter="1s"))
     connection = running.connection()
     took = []
@@ -125,35 +127,36 @@ def _from_zero(running: Platform, _: int) -> list[Figure]:
         status = connection.infer("zero", BODY)
         took.append((time.perf_counter() - began) * 1000)
         if status != 200:
-            raise SystemExit(f"from zero: the answer was {status}")
+            raise SystemExit(f"from zero: status {status}")
     running.knodel("delete", "zero")
     p50, largest = statistics.median(took), max(took)
     zygote = memory_by_role(running.state).get("zygote", 0) / MEGABYTE
     return [
-        Figure(f"first answer from zero, p50 of {FROM_ZERO}", p50, "ms", 450),
-        Figure("first answer from zero, slowest", largest, "ms", None),
+        Figure(f"first response from zero, p50 of {FROM_ZERO}", p50, "ms", 450),
+        Figure("first response from zero, maximum", largest, "ms", None),
         Figure("zygote of the ONNX engine, PSS", zygote, "MB", None),
     ]
 
 
-def _gateway(running: Platform, _: int) -> list[Figure]:
-    """A model without work of its own shows the gateway alone; magika, what is left of that beside 7 ms of inference.
+def _gateway(running: BenchPlatform, _: int) -> list[Figure]:
+    """Measure the gateway with a trivial model, and with magika, which takes 7 ms.
 
-    (The larger difference there is the processor's caches: the inference thread is moved about by one process more.)
+    The difference is larger with magika because of CPU caches: one more process moves the inference thread between
+    cores.
     """
     uri = models.write(running.state.parent, "double").as_uri()
     direct, more = _both_ways(running, "light", uri, WIDE)
     heavy, more_heavy = _both_ways(running, "heavy", model_file().as_uri(), BODY)
     return [
-        Figure(f"a request of {len(WIDE) // 1000} kB to the replica itself, p50", direct, "ms", None),
-        Figure("the gateway adds, p50", more, "ms", 0.4),
-        Figure("a request of magika's to the replica itself, p50", heavy, "ms", None),
-        Figure("the gateway adds, p50", more_heavy, "ms", None),
+        Figure(f"{len(WIDE) // 1000} kB request direct to the replica, p50", direct, "ms", None),
+        Figure("added by the gateway, p50", more, "ms", 0.4),
+        Figure("magika request direct to the replica, p50", heavy, "ms", None),
+        Figure("added by the gateway, p50", more_heavy, "ms", None),
     ]
 
 
-def _both_ways(running: Platform, name: str, uri: str, body: bytes) -> tuple[float, float]:
-    """(p50 past the gateway, how much more through it) in ms: in turn, over kept connections."""
+def _both_ways(running: BenchPlatform, name: str, uri: str, body: bytes) -> tuple[float, float]:
+    """Return (p50 direct to the replica, added p50 through the gateway) in ms, alternately over kept connections."""
     running.knodel("deploy", "-f", _written(running, name, storageUri=uri, minReplicas=1))
     ways = (running.connection(), running.replica(name))
     took: tuple[list[float], list[float]] = ([], [])
@@ -167,7 +170,7 @@ def _both_ways(running: Platform, name: str, uri: str, body: bytes) -> tuple[flo
     return direct, through - direct
 
 
-def _many(running: Platform, count: int) -> list[Figure]:
+def _many(running: BenchPlatform, count: int) -> list[Figure]:
     before = _platform_memory(running)
     documents = [_model(f"many-{number:03}", scaleToZeroAfter="1s") for number in range(count)]
     path = running.state.parent / "many.yaml"
@@ -179,19 +182,19 @@ def _many(running: Platform, count: int) -> list[Figure]:
     grown = (_platform_memory(running) - before) / count / MEGABYTE
     return [
         Figure(f"{count} models deployed, each started once", seconds, "s", 60 * count / MANY),
-        Figure("per idle model, PSS of the platform", grown, "MB", 1),
+        Figure("PSS of the platform per idle model", grown, "MB", 1),
     ]
 
 
-def _idle(running: Platform, _: int) -> list[Figure]:
+def _idle(running: BenchPlatform, _: int) -> list[Figure]:
     before = cpu_by_pid(running.state)
     time.sleep(IDLE_FOR)
     after = cpu_by_pid(running.state)
     used = sum(after[pid] - before[pid] for pid in before if pid in after)
-    return [Figure(f"idle with {len(running.models())} models, of one core", 100 * used / IDLE_FOR, "%", 2)]
+    return [Figure(f"idle with {len(running.models())} models, share of one core", 100 * used / IDLE_FOR, "%", 2)]
 
 
-def _list(running: Platform, _: int) -> list[Figure]:
+def _list(running: BenchPlatform, _: int) -> list[Figure]:
     took = []
     for _ in range(5):
         began = time.perf_counter()
@@ -200,14 +203,14 @@ def _list(running: Platform, _: int) -> list[Figure]:
     return [Figure(f"knodel list with {len(running.models())} models, median of 5", statistics.median(took), "ms", 300)]
 
 
-def _platform_memory(running: Platform) -> float:
-    """PSS of all but zygotes and replicas, in bytes."""
+def _platform_memory(running: BenchPlatform) -> float:
+    """Return the PSS of all processes except zygotes and replicas, in bytes."""
     memory = memory_by_role(running.state)
     return sum(size for role, size in memory.items() if role not in ("zygote", "replica"))
 
 
-def _first_200(running: Platform, name: str, began: float) -> float:
-    while running.connection().infer(name, BODY) != 200:  # a refusal ends its connection
+def _first_200(running: BenchPlatform, name: str, began: float) -> float:
+    while running.connection().infer(name, BODY) != 200:  # a rejection closes the connection
         if time.perf_counter() - began > 60:
             raise SystemExit(f"{name} did not answer within 60 s")
         time.sleep(LOOK)
@@ -224,7 +227,7 @@ def _until(done: Callable[[], bool], pause: float = 0.1, within: float = 120.0) 
     deadline = time.monotonic() + within
     while not done():
         if time.monotonic() > deadline:
-            raise SystemExit("what was waited for did not happen within two minutes")
+            raise SystemExit("timed out after two minutes")
         time.sleep(pause)
 
 
@@ -237,13 +240,13 @@ def _model(name: str, **spec: object) -> dict[str, object]:
     }
 
 
-def _written(running: Platform, name: str, **spec: object) -> str:
+def _written(running: BenchPlatform, name: str, **spec: object) -> str:
     path = running.state.parent / f"{name}.yaml"
     path.write_text(json.dumps(_model(name, **spec)))
     return str(path)
 
 
-PARTS: dict[str, Callable[[Platform, int], list[Figure]]] = {
+PARTS: dict[str, Callable[[BenchPlatform, int], list[Figure]]] = {
     "start": _start,
     "deploy": _deploy,
     "zero": _from_zero,
@@ -253,8 +256,8 @@ PARTS: dict[str, Callable[[Platform, int], list[Figure]]] = {
     "idle": _idle,
     "list": _list,
 }
-"""In this order; each takes the platform and the number of models that `many` deploys."""
-SERVER = "server"  # the model server beside its peers: no platform, and last
+"""The parts that need a platform, in order. Each takes the platform and the number of models of the part `many`."""
+SERVER = "server"  # the model server and its peers, without a platform; runs last
 EVENTS = "events"  # the event webhook alone
 ALONE: dict[str, Callable[[], Iterable[Figure]]] = {
     "decide": decider,
@@ -262,9 +265,9 @@ ALONE: dict[str, Callable[[], Iterable[Figure]]] = {
     "fleet": fleet,
     "judge": judge,
 }
-"""Without a platform and without files."""
+"""The parts that need no platform and no files."""
 LOOP = "loop"  # the whole autoscaler in one process
-DOWNLOADS = "downloads"  # of folders over HTTP
+DOWNLOADS = "downloads"  # downloads of folders over HTTP
 EVERY = [*PARTS, *ALONE, LOOP, EVENTS, DOWNLOADS, SERVER]
 
 

@@ -1,7 +1,7 @@
-"""The decider alone: the averages of the windows and `decide`, over tables of revisions as a busy fleet has them.
+"""Benchmark of the decider: window averages and `decide`, with the tables of a busy fleet.
 
-Beside it, in the same run: the floor, which is a copy of the tables that are read, and the peer, which is Knative's
-arithmetic (`pkg/autoscaler/scaling/autoscaler.go`: two averages, division, rates, bounds) in plain Python.
+The same run measures a floor, a copy of the tables, and a peer, Knative's arithmetic in plain Python
+(`pkg/autoscaler/scaling/autoscaler.go`: two averages, division, rates, bounds).
 """
 
 from __future__ import annotations
@@ -19,16 +19,18 @@ from autoscaler.scaling.decider import decide
 from autoscaler.scaling.table import AUTO, Columns, DeciderState, Observations, Specs
 from loadtests.bench.figure import Figure
 
-SIZES = {10_000: 2.0, 100_000: 30.0}  # revisions → ms that a tick may take
+SIZES = {10_000: 2.0, 100_000: 30.0}  # revisions → maximum ms of a tick
 TICKS = 50
 WARM_UP = 65  # ticks: a full stable window
-BYTES = 2_000.0  # a revision may have
+BYTES = 2_000.0  # maximum memory per revision
 SEED = 1
 
 
 @dataclass
 class Busy:
-    """Revisions with 1 to 20 replicas, of which one in ten has requests that wait, and one in ten an objective."""
+    """A fleet with 1 to 20 replicas per revision. One in ten revisions has queued requests, one in ten a latency
+    objective.
+    """
 
     specs: Specs
     seen: Observations
@@ -38,7 +40,7 @@ class Busy:
 
     @classmethod
     def of(cls, rows: int) -> Busy:
-        """So many revisions, their windows full."""
+        """Return a fleet of `rows` revisions with full windows."""
         some = np.random.default_rng(SEED)
         current = some.integers(1, 20, rows)
         objective = np.where(some.random(rows) < 0.1, 1.0, 0.0)
@@ -64,14 +66,14 @@ class Busy:
         return busy
 
     def read(self, some: np.random.Generator) -> None:
-        """Another second, and a reading of each revision."""
+        """Add a reading of each revision, one second later."""
         rows = len(self.specs)
         work = self.seen.current * some.random(rows) * 4
         self.windows.record(np.arange(rows), np.full(rows, self.now), self.now + 1.0, work, np.zeros(rows))
         self.now += 1.0
 
     def decide(self) -> None:
-        """What a tick does once all has been read."""
+        """Run the work of a tick after the readings."""
         window, every = self.specs.stable_window, slice(None)
         stable = self.windows.average(every, window, self.now)
         panic = self.windows.work(every, window * 0.1, self.now)
@@ -86,14 +88,14 @@ class Busy:
 
     @property
     def bytes(self) -> float:
-        """Of one revision, in all tables and windows."""
+        """Return the bytes of one revision in all tables and windows."""
         tables: tuple[Columns, ...] = (self.specs, self.seen, self.state)
         size = sum(getattr(table, name).nbytes for table in tables for name in table.names())
         return float(size + self.windows.nbytes) / len(self.specs)
 
 
 def decider() -> Iterator[Figure]:
-    """A tick of 10 000 and of 100 000 revisions, and what a revision takes."""
+    """Yield the time of a tick of 10 000 and of 100 000 revisions, and the memory per revision."""
     for rows, aim in SIZES.items():
         busy, some = Busy.of(rows), np.random.default_rng(SEED)
         took = []
@@ -105,7 +107,7 @@ def decider() -> Iterator[Figure]:
         yield Figure("  floor: a copy of the same columns", _p50(floor), "ms")
         if rows == min(SIZES):
             yield Figure("  peer: Knative's arithmetic in plain Python", _p50(_peer(busy)), "ms")
-            yield Figure("of one revision, in tables and windows", busy.bytes, "bytes", BYTES)
+            yield Figure("memory per revision, tables and windows", busy.bytes, "bytes", BYTES)
 
 
 def _peer(busy: Busy) -> list[float]:
@@ -114,7 +116,7 @@ def _peer(busy: Busy) -> list[float]:
 
 
 def knative_arithmetic(stable: list[float], panic: list[float], ready: list[int]) -> list[int]:
-    """What Knative calculates for each revision with its defaults, without state and reasons."""
+    """Return Knative's calculation for each revision with its defaults, without state and reasons."""
     wanted = []
     for of_stable, of_panic, replicas in zip(stable, panic, ready, strict=True):
         count = max(replicas, 1)

@@ -1,10 +1,10 @@
-"""Downloads of folders: several files at once over kept connections, beside one file after another.
+"""Benchmark of downloads: several files at once over kept connections, and one file at a time.
 
-    python -m loadtests.bench.downloads     serve the folders, print the port, and end with standard input
+    python -m loadtests.bench.downloads     serve the folders, print the port, and exit when standard input ends
 
-The server adds LATENCY to each connection and to each request, as a network does. Its folders are listed as the Hugging
-Face Hub lists a repository. Below `/close` it ends each connection after one response: there, with one file at once, a
-download takes as long as without kept connections.
+The server adds LATENCY to each connection and to each request, like a network. Its folders are listed like a repository
+of the Hugging Face Hub. Below `/close` it closes each connection after one response; with one file at a time, this is a
+download without kept connections.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ HOST: Final = "127.0.0.1"
 LATENCY: Final = 0.002  # s
 KIBIBYTE: Final = 1024
 FOLDERS: Final[Mapping[str, tuple[int, int]]] = {"small": (200, 4 * KIBIBYTE), "large": (4, 64 * KIBIBYTE * KIBIBYTE)}
-"""By name: the number of files, and the bytes of each."""
+"""Folders by name: the number of files, and the bytes of each."""
 CLOSE: Final = "/close"
 ROUNDS: Final = 5
 COMMIT: Final = "0" * 40
@@ -50,8 +50,8 @@ def downloads(folder: Path) -> Iterator[Figure]:
             several, single = _seconds(folder, port, name)
             files = f"{count} files of {size // KIBIBYTE} KiB" if name == "small" else f"{count} files of 64 MiB"
             yield Figure(f"{files} over HTTP, p50 of {ROUNDS}", several * 1000, "ms")
-            yield Figure("  one after another, a connection each", single * 1000, "ms")
-            yield Figure("  times as fast", single / several, "×", least, least=True)
+            yield Figure("  one file at a time, a connection each", single * 1000, "ms")
+            yield Figure("  speedup", single / several, "×", least, least=True)
 
 
 def _seconds(folder: Path, port: int, name: str) -> tuple[float, float]:
@@ -80,7 +80,7 @@ def _serving() -> Iterator[int]:
         try:
             port = process.stdout.readline() if process.stdout else ""
             if not port:
-                raise SystemExit("the server of downloads did not start")
+                raise SystemExit("the download server did not start")
             yield int(port)
         finally:
             process.kill()
@@ -102,7 +102,7 @@ async def _respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
             await writer.drain()
             if ends:
                 return
-    except (asyncio.IncompleteReadError, ConnectionError):  # the client is done
+    except (asyncio.IncompleteReadError, ConnectionError):  # the client closed the connection
         return
     finally:
         writer.close()

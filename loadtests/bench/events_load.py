@@ -1,6 +1,6 @@
-"""Events as a sender signs them, and two ways to send them: as fast as they are answered, or at a fixed rate.
+"""Generators of signed events: a closed loop, and an open loop at a fixed rate.
 
-Every answer is read, so that what was acknowledged is known to the event; the generator takes a tenth of a core.
+Every response is read, so the number of acknowledged events is exact. The generator takes a tenth of a core.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from eventing.mapping.training import TYPE
 MANAGER = "bench"
 HOST = "127.0.0.1"
 NAMESPACE = "default"
-HOLDER = "bench-key"  # the Secret
+HOLDER = "bench-key"  # name of the Secret
 KEY = bytes(range(32))
 SECRET_TEXT = "whsec_" + base64.b64encode(KEY).decode()
 SOURCE = "https://ci.example/train"
 STORAGE = "s3://models/"
-MODELS = 10  # that the events are about, in turn; none of them is there
+MODELS = 10  # subjects of the events, in turn; they do not exist
 STRUCTURED = "application/cloudevents+json"
 BATCH = "application/cloudevents-batch+json"
 _LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
@@ -38,19 +38,20 @@ _numbers = count()
 
 
 def single(path: str = "/events") -> bytes:
-    """A request with an event that nobody has sent yet."""
+    """Return a request with one new event."""
     return _request(path, STRUCTURED, _event(next(_numbers)))
 
 
 def batch(size: int, path: str = "/events") -> bytes:
-    """A request with `size` of them."""
+    """Return a request with `size` new events."""
     return _request(path, BATCH, [_event(next(_numbers)) for _ in range(size)])
 
 
 @dataclass
-class Outcome:
-    """What came of a load: seconds it took, processor seconds of the webhook, events acknowledged as new, answers but
-    202, seconds of each answer."""
+class LoadResult:
+    """The result of a load: duration in seconds, CPU seconds of the webhook, number of events acknowledged as new,
+    number of responses other than 202, and the latency of each response in seconds.
+    """
 
     seconds: float = 0.0
     busy: float = 0.0
@@ -60,21 +61,21 @@ class Outcome:
 
     @property
     def rate(self) -> float:
-        """Events acknowledged a second."""
+        """Acknowledged events per second."""
         return self.taken / self.seconds
 
     def note(self, answer: bytes, seconds: float) -> None:
-        """One more answer."""
+        """Record a response."""
         self.latencies.append(seconds)
         if answer.startswith(b"HTTP/1.1 202 "):
-            self.taken += answer.count(b"taken")  # in a header, or in the body for each of a batch
+            self.taken += answer.count(b"taken")  # once in a header, or once for each event in the body of a batch
         else:
             self.refused += 1
 
 
-async def as_fast_as_answered(port: int, requests: Iterable[bytes], connections: int) -> Outcome:
-    """Closed loop: each connection sends its next request when the last one is answered."""
-    outcome, waiting = Outcome(), iter(requests)
+async def as_fast_as_answered(port: int, requests: Iterable[bytes], connections: int) -> LoadResult:
+    """Run a closed loop: each connection sends its next request after a response."""
+    outcome, waiting = LoadResult(), iter(requests)
 
     async def one(connection: _Connection) -> None:
         for request in waiting:
@@ -88,9 +89,9 @@ async def as_fast_as_answered(port: int, requests: Iterable[bytes], connections:
     return outcome
 
 
-async def at_a_rate(port: int, requests: Iterable[bytes], connections: int, rate: float) -> Outcome:
-    """Open loop: a request is due every 1/rate s, whatever became of those before; its time counts from then on."""
-    outcome, free = Outcome(), asyncio.Queue[_Connection]()
+async def at_a_rate(port: int, requests: Iterable[bytes], connections: int, rate: float) -> LoadResult:
+    """Run an open loop: a request is due every 1/rate s, without waiting for others. Its latency counts from then."""
+    outcome, free = LoadResult(), asyncio.Queue[_Connection]()
 
     async def one(connection: _Connection, request: bytes, due: float) -> None:
         answer = await connection.ask(request)
@@ -113,7 +114,7 @@ async def at_a_rate(port: int, requests: Iterable[bytes], connections: int, rate
 
 
 async def let_in(cluster: Cluster, namespace: str) -> None:
-    """Make the EventSource that the load is sent by, and its key."""
+    """Create the EventSource of the load and its Secret."""
     secret = {"metadata": {"name": HOLDER, "namespace": namespace}, "stringData": {"current": SECRET_TEXT}}
     await cluster.create(SECRET, secret, manager=MANAGER)
     spec = {
@@ -127,7 +128,7 @@ async def let_in(cluster: Cluster, namespace: str) -> None:
 
 
 class _Connection(asyncio.Protocol):
-    """A kept connection, one request at a time."""
+    """A kept connection with one request at a time."""
 
     def __init__(self) -> None:
         self._buffer = b""
@@ -150,7 +151,7 @@ class _Connection(asyncio.Protocol):
             self._answer.set_result(answer)
 
     async def ask(self, request: bytes) -> bytes:
-        """The whole answer."""
+        """Read one whole response."""
         self._answer = asyncio.get_running_loop().create_future()
         self._transport.write(request)
         return await self._answer

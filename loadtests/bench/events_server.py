@@ -1,7 +1,7 @@
-"""`python -m loadtests.bench.events_server FOLDER`: the event webhook of the embedded platform, and nothing beside it.
+"""The event webhook of the embedded platform alone: `python -m loadtests.bench.events_server FOLDER`.
 
-Its parts are the platform's own: the control API's server and its guard, the application, the ledger, the store with
-fsync and the checks at its door. It prints its port and runs until it is killed.
+It consists of the platform's own parts: the server and guard of the control API, the application, the ledger, and the
+store with fsync and admission. It prints its port and runs until it is killed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from serving.types.settings.settings import Settings
 from serving.types.settings.state import STORE_FILE
 
 UNBOUNDED = 1 << 60
-"""Events that may wait: here nobody acts on them."""
+"""Limit of pending events, since no controller processes them here."""
 
 
 async def run(folder: Path) -> None:
@@ -68,7 +68,7 @@ class _NoLogs:
             yield line
 
     def has_previous(self, pod: Object) -> bool:
-        """No Pod has run."""
+        """Return no logs."""
         return False
 
 

@@ -1,4 +1,4 @@
-"""One measured figure beside its aim."""
+"""A measured value with its aim."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """`aim` is the largest value that is good enough (with `least`: the smallest), None when there is none."""
+    """A value with its aim: the largest acceptable value, or the smallest if `least` is set; None without an aim."""
 
     what: str
     value: float
@@ -18,7 +18,7 @@ class Figure:
 
     @property
     def missed(self) -> bool:
-        """Whether the aim is not reached."""
+        """Whether the aim is missed."""
         if self.aim is None:
             return False
         return self.value < self.aim if self.least else self.value > self.aim
@@ -32,6 +32,6 @@ class Figure:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value that `share` (0 to 1) of them do not exceed, one of them."""
+    """Return the quantile of `values`, one of them; `share` is from 0 to 1."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]

@@ -1,9 +1,9 @@
-"""What a start of a model costs at least, and what it costs without all preparation.
+"""Lower and upper reference of a model's start: a bare fork, and a server started by exec.
 
-    python -m loadtests.bench.floor FILE COUNT     prints the milliseconds of COUNT bare starts as a JSON list
+    python -m loadtests.bench.floor FILE COUNT     print the milliseconds of COUNT bare starts as a JSON list
 
-A bare start: a process that has the engine imported forks; the child loads the file, warms up as the server does, and
-says so through a pipe. No HTTP, no cluster, no probe: nothing that starts models by fork can be faster.
+In a bare start, a process that has imported the engine forks. The child loads the file, warms up like the server and
+reports through a pipe. No start by fork can be faster: there is no HTTP, no cluster and no probe.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from pathlib import Path
 from clusters.embedded.kubelet.process.zygote import SINGLE_THREADED, import_modules
 from tests.support.ports import free_ports
 
-LOOK = 0.002  # s between tries to connect to a server that starts
+LOOK = 0.002  # s between attempts to connect to a starting server
 PATIENCE = 60.0  # s for a start by exec
 
 
 def bare_starts(file: Path, count: int) -> list[float]:
-    """Milliseconds of each of `count` bare starts, in a process of their own: it must have one thread."""
+    """Return the milliseconds of each of `count` bare starts, run in a single-threaded process of their own."""
     command = [sys.executable, "-m", "loadtests.bench.floor", str(file), str(count)]
     done = subprocess.run(command, env=os.environ | SINGLE_THREADED, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -33,7 +33,7 @@ def bare_starts(file: Path, count: int) -> list[float]:
 
 
 def start_by_exec(file: Path, name: str, body: bytes) -> float:
-    """Milliseconds from exec of the model server, nothing prepared, to its first 200."""
+    """Return the milliseconds from exec of the model server to its first 200."""
     ports = free_ports(2)
     environ = os.environ | {"PORT": str(ports[0]), "MANAGEMENT_PORT": str(ports[1]), "ORT_DISABLE_TELEMETRY": "1"}
     command = [sys.executable, "-m", "serving.modelserver", "--name", name, "--storage-uri", file.as_uri()]

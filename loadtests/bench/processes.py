@@ -1,4 +1,4 @@
-"""What processes hold and cost, as /proc says (proc_pid(5)), and which of them are a platform's, by role."""
+"""Resource usage of processes from /proc (proc_pid(5)), and the processes of a platform by role."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PROC = Path("/proc")
 
 
 class Stat(NamedTuple):
-    """Of /proc/PID/stat: `state` is a letter, `cpu` user and system time so far in seconds."""
+    """Fields of /proc/PID/stat: `state` is a letter, `cpu` the user and system time in seconds."""
 
     state: str
     parent: int
@@ -25,19 +25,19 @@ class Stat(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """What one process, or several together, hold: bytes of memory, open files, tasks (threads)."""
+class ProcessUsage:
+    """Usage of one or several processes: bytes of memory, open files, tasks (threads)."""
 
     memory: int = 0
     files: int = 0
     tasks: int = 0
 
-    def __add__(self, other: Held) -> Held:
-        return Held(self.memory + other.memory, self.files + other.files, self.tasks + other.tasks)
+    def __add__(self, other: ProcessUsage) -> ProcessUsage:
+        return ProcessUsage(self.memory + other.memory, self.files + other.files, self.tasks + other.tasks)
 
 
 def pss(pid: int) -> int:
-    """Proportional set size in bytes; 0 when the process ended."""
+    """Return the proportional set size in bytes; 0 if the process ended."""
     try:
         lines = (PROC / str(pid) / "smaps_rollup").read_text().splitlines()
     except OSError:
@@ -46,49 +46,50 @@ def pss(pid: int) -> int:
 
 
 def resident(pid: int) -> int:
-    """Resident set size in bytes. Raises OSError when the process ended."""
+    """Return the resident set size in bytes. Raises OSError if the process ended."""
     return int((PROC / str(pid) / "statm").read_text().split()[1]) * PAGE
 
 
 def bytes_of(pid: int, name: str) -> int:
-    """A line of /proc/PID/status: `VmRSS` is now resident, `VmHWM` the most that ever was, `RssAnon` what is no
-    file's; 0 when it has ended and nobody has asked how. Raises OSError as above.
+    """Return a field of /proc/PID/status in bytes, 0 for a zombie. Raises OSError if the process ended.
+
+    `VmRSS` is the current resident size, `VmHWM` its maximum, `RssAnon` the size without files.
     """
     lines = (PROC / str(pid) / "status").read_text().splitlines()
     return next((int(line.split()[1]) * KIBIBYTE for line in lines if line.startswith(f"{name}:")), 0)
 
 
 def files_of(pid: int) -> int:
-    """How many files it has open. Raises OSError when it ended."""
+    """Return the number of open files. Raises OSError if the process ended."""
     return len(list((PROC / str(pid) / "fd").iterdir()))
 
 
 def tasks_of(pid: int) -> int:
-    """How many tasks (threads) it has. Raises OSError when it ended."""
+    """Return the number of tasks (threads). Raises OSError if the process ended."""
     return len(list((PROC / str(pid) / "task").iterdir()))
 
 
-def held(pid: int, memory: Callable[[int], int] = resident) -> Held:
-    """What the process holds now, its memory by that measure; nothing when it ended."""
+def usage_of(pid: int, memory: Callable[[int], int] = resident) -> ProcessUsage:
+    """Return the usage of a process, with this measure of memory; zeros if it ended."""
     try:
-        return Held(memory(pid), files_of(pid), tasks_of(pid))
+        return ProcessUsage(memory(pid), files_of(pid), tasks_of(pid))
     except OSError:
-        return Held()
+        return ProcessUsage()
 
 
 def stat_of(pid: int) -> Stat | None:
-    """None when there is no such process."""
+    """Return the stat of a process; None if there is no such process."""
     try:
         text = (PROC / str(pid) / "stat").read_text()
     except OSError:
         return None
-    fields = text.rpartition(")")[2].split()  # the command's name stands in parentheses and may hold anything
+    fields = text.rpartition(")")[2].split()  # the name of the command is in parentheses and may contain any character
     parent, group, session = map(int, fields[1:4])
     return Stat(fields[0], parent, group, session, (int(fields[11]) + int(fields[12])) / TICKS)
 
 
 def all_stats() -> Iterator[tuple[int, Stat]]:
-    """(pid, its stat) of all processes; who ends meanwhile is left out."""
+    """Yield (pid, stat) of all processes, without those that end during the call."""
     for pid in _pids():
         stat = stat_of(pid)
         if stat is not None:
@@ -96,18 +97,18 @@ def all_stats() -> Iterator[tuple[int, Stat]]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time so far; 0 when the process ended."""
+    """Return user and system time in seconds; 0 if the process ended."""
     stat = stat_of(pid)
     return stat.cpu if stat is not None else 0.0
 
 
 def members_of(group: int) -> Iterator[int]:
-    """Pids of a process group."""
+    """Return the pids of a process group."""
     return (pid for pid, stat in all_stats() if stat.group == group)
 
 
 def processes_of(state: Path) -> Iterator[tuple[int, str]]:
-    """(pid, role) of every process whose command line or environment names the state folder.
+    """Yield (pid, role) of every process whose command line or environment contains the state folder.
 
     Roles: `platform`, `gateway`, `activator`, `zygote`, `replica`.
     """
@@ -118,14 +119,14 @@ def processes_of(state: Path) -> Iterator[tuple[int, str]]:
         try:
             command = (PROC / str(pid) / "cmdline").read_bytes()
             environment = (PROC / str(pid) / "environ").read_bytes()
-        except OSError:  # ended meanwhile, or somebody else's
+        except OSError:  # ended, or owned by another user
             continue
         if marker in command or marker in environment:
             yield pid, _role(pid, command)
 
 
 def memory_by_role(state: Path) -> dict[str, int]:
-    """Role → PSS in bytes."""
+    """Return the PSS in bytes by role."""
     found: dict[str, int] = {}
     for pid, role in processes_of(state):
         found[role] = found.get(role, 0) + pss(pid)
@@ -133,7 +134,7 @@ def memory_by_role(state: Path) -> dict[str, int]:
 
 
 def cpu_by_pid(state: Path) -> dict[int, float]:
-    """Pid → processor seconds."""
+    """Return the CPU seconds by pid."""
     return {pid: cpu_seconds(pid) for pid, _ in processes_of(state)}
 
 

@@ -1,4 +1,4 @@
-"""Figures that were measured, kept in one JSON file by part: a part that is measured anew replaces what stood there."""
+"""The record of measured figures: one JSON file by part. A new measurement of a part replaces the former one."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from loadtests.bench.machine import Machine, described, from_json
 
 RECORD = Path(__file__).parents[2] / "docs" / "evidence" / "performance.json"
 DIGITS = 4
-"""Significant ones that are kept: more is noise, and makes every run another file."""
+"""Significant digits of recorded values. More would be noise and change the file in every run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What was measured together: on which day (ISO), on which machine."""
+    """The figures of one measurement, with its day (ISO 8601) and machine."""
 
     day: str
     machine: Machine
@@ -28,12 +28,12 @@ class Part:
 
 
 def measured_now(figures: Sequence[Figure]) -> Part:
-    """On this machine, today."""
+    """Return a part that was measured today on this machine."""
     return Part(datetime.now(UTC).date().isoformat(), described(), figures)
 
 
 def read_record(path: Path = RECORD) -> dict[str, Part]:
-    """By part; empty where nothing has been measured. Raises ValueError when the file is something else."""
+    """Read the record by part; empty if nothing was measured. Raises ValueError if the file is invalid."""
     if not path.exists():
         return {}
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -41,7 +41,7 @@ def read_record(path: Path = RECORD) -> dict[str, Part]:
 
 
 def keep(parts: Mapping[str, Part], path: Path = RECORD) -> dict[str, Part]:
-    """Put these in the place of those of the same name; returns all."""
+    """Replace the parts of these names in the record; return all parts."""
     every = read_record(path) | dict(parts)
     path.parent.mkdir(parents=True, exist_ok=True)
     plain = {name: _plain(part) for name, part in sorted(every.items())}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from loadtests.bench.figure import Figure
 from loadtests.judge.__main__ import cases
-from loadtests.judge.simulation import Simulation
+from loadtests.judge.simulation import RolloutSimulation
 from loadtests.simulate.fleet.arrivals import Traffic, make_arrivals
 from loadtests.simulate.fleet.comparison import HOUR, MOST_RATIO, STREAMS, compare
 from loadtests.simulate.fleet.policies import PlannedKeepAlive
@@ -59,22 +59,26 @@ def fleet() -> Iterator[Figure]:
             ratios.append(found.ratio)
             if found.with_pool is not None:
                 pooled.append(found.ours.mean_wait / found.with_pool[1].mean_wait)
-            yield Figure(f"{stream}, seed {seed}, added wait to a fixed keep-alive's", found.ratio, "x", MOST_RATIO)
+            yield Figure(
+                f"{stream}, seed {seed}, added wait relative to a fixed keep-alive", found.ratio, "x", MOST_RATIO
+            )
             yield Figure(f"{stream}, seed {seed}, pod-hours", found.ours.bill / HOUR, "h")
         yield Figure(
-            f"{stream}, mean of {len(SEEDS)} seeds, added wait to a fixed keep-alive's", statistics.fmean(ratios), "x"
+            f"{stream}, mean of {len(SEEDS)} seeds, added wait relative to a fixed keep-alive",
+            statistics.fmean(ratios),
+            "x",
         )
         if pooled:
             yield Figure(
-                f"{stream}, added wait to a keep-alive's beside a pool of that size", statistics.fmean(pooled), "x"
+                f"{stream}, added wait relative to a keep-alive with a pool of that size", statistics.fmean(pooled), "x"
             )
 
 
 def judge() -> Iterator[Figure]:
     """Yield the shares of rollouts with a wrong result."""
     for case in cases():
-        found = Simulation(case.world, case.rollout, case.rate, ROLLOUTS, SEED, case.attacks).run(case.longest)
-        otherwise = ", too little traffic promotes" if case.rollout.on_insufficient_traffic == "promote" else ""
+        found = RolloutSimulation(case.world, case.rollout, case.rate, ROLLOUTS, SEED, case.attacks).run(case.longest)
+        otherwise = ", insufficient traffic promotes" if case.rollout.on_insufficient_traffic == "promote" else ""
         what = case.what.partition(", insufficient")[0] + f"{otherwise}, {case.rate:g} requests/s"
         yield Figure(f"{what}, rolled back", 100 * found.rolled_back, "%", _percent(case.wrong))
         yield Figure(f"{what}, promoted", 100 * found.promoted, "%", _percent(case.missed))

@@ -1,4 +1,4 @@
-"""Starts out of a warm pool: how fast, how many a second, and what the refill costs others."""
+"""Benchmark of warm pools: the time of a start, starts per second, and the effect of the refill on other models."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from pathlib import Path
 from examples.magika_client import infer_request, model_file
 from loadtests.bench.figure import Figure, percentile
 from loadtests.bench.floor import bare_starts, start_by_exec
-from loadtests.bench.platform import Platform
+from loadtests.bench.platform import BenchPlatform
 from tests.support import models
 
-CLAIMS = 25  # starts out of the pool, one after the other
-EXECS = 5  # starts by exec, and three times as many bare ones
-MEMBERS = 4  # of the pool meanwhile
-BURST, RATE = 20, 20.0  # claims at RATE a second out of a pool of BURST members
-ROUNDS = 4  # of the burst
-REFILLS = 5  # of as many members, each beside a quiet time of the same length
-QUESTION = 0.01  # s between two requests to the model that is disturbed
+CLAIMS = 25  # sequential starts from the pool
+EXECS = 5  # starts by exec; three times as many bare ones
+MEMBERS = 4  # size of the pool meanwhile
+BURST, RATE = 20, 20.0  # claims at RATE per second from a pool of BURST members
+ROUNDS = 4  # rounds of the burst
+REFILLS = 5  # refills of as many members, each with an idle period of the same length
+QUESTION = 0.01  # s between two requests to the other model
 POOL = "bench"
 BODY = json.dumps(infer_request(Path(__file__).read_bytes())).encode()
 WIDTH = 2048
 WIDE = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [WIDTH], "data": [1.0] * WIDTH}]}).encode()
-PATIENCE = 120.0  # s for a state that is waited for
+PATIENCE = 120.0  # s until a timeout
 
 
-def warm(running: Platform) -> list[Figure]:
-    """All figures of warm starts."""
+def warm(running: BenchPlatform) -> list[Figure]:
+    """Yield all figures of warm starts."""
     running.deploy([model("claimed")])
     running.knodel("pool", "set", POOL, "--like", "claimed", "--size", str(MEMBERS))
     try:
@@ -42,12 +42,12 @@ def warm(running: Platform) -> list[Figure]:
 
 
 def model(name: str, **spec: object) -> dict[str, object]:
-    """A Model of magika that goes to zero as soon as it may."""
+    """Return a Model of magika that scales to zero as soon as possible."""
     wanted = {"storageUri": model_file().as_uri(), "scaleToZeroAfter": "1s", "maxReplicas": 1, **spec}
     return {"apiVersion": "knodel.dev/v1alpha1", "kind": "Model", "metadata": {"name": name}, "spec": wanted}
 
 
-def _one_by_one(running: Platform) -> list[Figure]:
+def _one_by_one(running: BenchPlatform) -> list[Figure]:
     took, stages = [], []
     for _ in range(CLAIMS):
         _full(running, MEMBERS)
@@ -63,18 +63,18 @@ def _one_by_one(running: Platform) -> list[Figure]:
         Figure(f"warm claim, request to 200, p50 of {CLAIMS}", p50, "ms", 40),
         Figure("warm claim, request to 200, p95", percentile(took, 0.95), "ms", 100),
         *(Figure(f"  of it: {name}, p50", value, "ms") for name, value in parts),
-        Figure("the same model by exec, to its first 200, p50", by_exec, "ms"),
+        Figure("start by exec to first 200, p50", by_exec, "ms"),
         Figure("bare fork and load, p50", floor, "ms"),
         *_either(by_exec / p50, p50 / floor),
     ]
 
 
 def _either(faster: float, over_floor: float) -> list[Figure]:
-    """One of the two aims is enough: the other one is shown without."""
+    """Return the two comparisons. One aim is enough: the other figure has none."""
     enough = over_floor <= 1.3
     return [
-        Figure("warm claim, times faster than by exec", faster, "x", None if enough else 8, least=True),
-        Figure("warm claim, times the bare floor", over_floor, "x", 1.3 if enough else None),
+        Figure("speedup of a warm claim over exec", faster, "x", None if enough else 8, least=True),
+        Figure("warm claim relative to a bare fork", over_floor, "x", 1.3 if enough else None),
     ]
 
 
@@ -82,8 +82,8 @@ def _stage(found: list[dict[str, float]], name: str) -> tuple[str, float]:
     return name, statistics.median(one.get(name, 0.0) for one in found)
 
 
-def _burst(running: Platform) -> list[Figure]:
-    """One request each to models at zero, in equal steps, until the pool is empty."""
+def _burst(running: BenchPlatform) -> list[Figure]:
+    """Send one request to each of several models at zero, at a constant rate, until the pool is empty."""
     names = [f"burst-{number:02}" for number in range(BURST)]
     running.deploy([model(name) for name in names])
     running.knodel("pool", "set", POOL, "--size", str(BURST))
@@ -101,14 +101,14 @@ def _burst(running: Platform) -> list[Figure]:
     for name in names:
         running.knodel("delete", name)
     return [
-        Figure(f"{RATE:g} claims a second, {ROUNDS} x {BURST}, p50", statistics.median(took), "ms"),
-        Figure(f"{RATE:g} claims a second, {ROUNDS} x {BURST}, p99", percentile(took, 0.99), "ms", 250),
-        Figure("  of it: started by a claim", 100 * claimed / len(took), "%"),
+        Figure(f"{RATE:g} claims per second, {ROUNDS} x {BURST}, p50", statistics.median(took), "ms"),
+        Figure(f"{RATE:g} claims per second, {ROUNDS} x {BURST}, p99", percentile(took, 0.99), "ms", 250),
+        Figure("  of these: started by a claim", 100 * claimed / len(took), "%"),
     ]
 
 
-def _refill(running: Platform) -> list[Figure]:
-    """A model that is up, asked all the time, while the pool is filled from nothing, and while nothing happens."""
+def _refill(running: BenchPlatform) -> list[Figure]:
+    """Measure the latency of a running model while the pool is filled, and while it is idle."""
     uri = models.write(running.state.parent, "double").as_uri()
     running.deploy([model("steady", storageUri=uri, minReplicas=1)])
     quiet: list[float] = []
@@ -123,19 +123,19 @@ def _refill(running: Platform) -> list[Figure]:
     running.knodel("delete", "steady")
     calm, busy = percentile(quiet, 0.99), percentile(disturbed, 0.99)
     return [
-        Figure("another model's p99 while nothing happens", calm, "ms"),
-        Figure(f"another model's p99 while {BURST} members are started", busy, "ms"),
-        Figure("  times as much", busy / calm, "x", 1.3),
+        Figure("p99 of another model while the pool is idle", calm, "ms"),
+        Figure(f"p99 of another model while {BURST} members start", busy, "ms"),
+        Figure("  ratio", busy / calm, "x", 1.3),
     ]
 
 
-def _fill(running: Platform) -> None:
+def _fill(running: BenchPlatform) -> None:
     running.change_pool(POOL, {"size": BURST})
     _full(running, BURST)
 
 
-def _meanwhile(running: Platform, work: Callable[[], None]) -> list[float]:
-    """Milliseconds of requests to `steady` while `work` goes on."""
+def _meanwhile(running: BenchPlatform, work: Callable[[], None]) -> list[float]:
+    """Return the latency of requests to `steady` in ms while `work` runs."""
     done, took = threading.Event(), []
 
     def ask() -> None:
@@ -143,7 +143,7 @@ def _meanwhile(running: Platform, work: Callable[[], None]) -> list[float]:
         while not done.is_set():
             began = time.perf_counter()
             if connection.infer("steady", WIDE) != 200:
-                raise SystemExit("a model that was up did not answer")
+                raise SystemExit("a running model did not respond")
             took.append((time.perf_counter() - began) * 1000)
             time.sleep(QUESTION)
 
@@ -163,28 +163,28 @@ class _Asked:
     stages: dict[str, float]
 
 
-def _ask(running: Platform, name: str, at: float = 0.0) -> _Asked:
-    """One request over a connection of its own, at a moment of `perf_counter`."""
+def _ask(running: BenchPlatform, name: str, at: float = 0.0) -> _Asked:
+    """Send a request over a connection of its own, at a time of `perf_counter`."""
     connection = running.connection()
     time.sleep(max(0.0, at - time.perf_counter()))
     began = time.perf_counter()
     status = connection.infer(name, BODY)
     took = (time.perf_counter() - began) * 1000
     if status != 200:
-        raise SystemExit(f"{name}: the answer was {status}")
+        raise SystemExit(f"{name}: status {status}")
     return _Asked(took, connection.timing)
 
 
-def _full(running: Platform, size: int) -> None:
-    """Wait until the pool has that many members that can be claimed."""
+def _full(running: BenchPlatform, size: int) -> None:
+    """Wait until that many members of the pool can be claimed."""
     _until(lambda: running.pool_ready(POOL) >= size)
 
 
-def _members(running: Platform, enough: Callable[[list[object]], bool]) -> None:
+def _members(running: BenchPlatform, enough: Callable[[list[object]], bool]) -> None:
     _until(lambda: enough(list(running.list("pods", f"autoscaling.knodel.dev/pool={POOL}"))))
 
 
-def _at_zero(running: Platform, names: list[str]) -> None:
+def _at_zero(running: BenchPlatform, names: list[str]) -> None:
     def none_is_up() -> bool:
         found = running.list("pods", "knodel.dev/model")
         return not {pod["metadata"]["labels"]["knodel.dev/model"] for pod in found} & set(names)
@@ -196,5 +196,5 @@ def _until(done: Callable[[], bool]) -> None:
     deadline = time.monotonic() + PATIENCE
     while not done():
         if time.monotonic() > deadline:
-            raise SystemExit(f"what was waited for did not happen within {PATIENCE:g} s")
+            raise SystemExit(f"timed out after {PATIENCE:g} s")
         time.sleep(0.05)

@@ -1,8 +1,8 @@
-"""Starts from zero on real Kubernetes with Knative, in turn: Knative's class, ours cold, ours warm; then a crowd, and
-events that are accepted.
+"""Benchmarks on real Kubernetes with Knative: starts from zero, many slow requests, and events.
 
-The cluster is the one of KUBECONFIG, else the testbed, with Knodel installed. Same model (magika, 3 MB ONNX), same
-image, each answer through the ingress; the time is the client's, from before it connects until it has the whole answer.
+Starts alternate between Knative's class, Knodel's class without a warm pool, and with one. The cluster is that of
+KUBECONFIG, else the testbed, with Knodel installed. All starts use the same model (magika, 3 MB ONNX) and image, and
+requests go through the ingress. The time is measured by the client, from before it connects until the whole response.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MODELS, EVENTS = PARTS = ("models", "events")
 
 @asynccontextmanager
 async def deployed(bench: Bench, uri: str) -> AsyncIterator[None]:
-    """All three, ready; their namespaces go at the end."""
+    """Deploy all three subjects and wait until they are ready; delete their namespaces at the end."""
     for subject in SUBJECTS:
         made = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": subject.namespace}}
         await bench.cluster.create(NAMESPACE, made, manager=MANAGER)
@@ -59,7 +59,7 @@ async def deployed(bench: Bench, uri: str) -> AsyncIterator[None]:
 
 
 async def run(parts: Collection[str], count: int) -> list[Figure]:
-    """What the parts found."""
+    """Print and record the results of the parts."""
     target = find_target()
     print(f"{machine.platform()}, {os.cpu_count()} cores, {target.context}; {count} starts each")
     found = await _models(target, count) if MODELS in parts else []
@@ -72,7 +72,7 @@ async def run(parts: Collection[str], count: int) -> list[Figure]:
 
 
 async def _models(target: KubeTarget, count: int) -> list[Figure]:
-    """Of starts and the crowd."""
+    """Return the figures of starts and of slow requests."""
     with tempfile.TemporaryDirectory() as folder, artifact_server(Path(folder), target.server) as artifacts:
         (Path(folder) / "magika.onnx").write_bytes(model_file().read_bytes())
         timeout = aiohttp.ClientTimeout(total=LONGEST)
@@ -83,11 +83,11 @@ async def _models(target: KubeTarget, count: int) -> list[Figure]:
 
 
 def main() -> int:
-    """Exit code 1 when an aim is missed."""
+    """Run the benchmarks. The exit code is 1 if an aim is missed."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--starts", type=int, default=STARTS, help="of each [%(default)s]")
+    parser.add_argument("--starts", type=int, default=STARTS, help="starts of each subject [%(default)s]")
     parser.add_argument("--only", choices=PARTS, nargs="+", default=PARTS, help="parts to run [all]")
-    parser.add_argument("--keep", action="store_true", help="write what was measured to docs/evidence/performance.md")
+    parser.add_argument("--keep", action="store_true", help="write the figures to docs/evidence/performance.md")
     options = parser.parse_args()
     found = asyncio.run(run(options.only, options.starts))
     if options.keep:

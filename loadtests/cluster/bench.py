@@ -1,4 +1,4 @@
-"""What the measurements work with: the cluster, its ingress, and looks at what is there."""
+"""Common parts of the measurements: the cluster, its ingress, and the state of the subjects."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from clusters.base.objects import POD, WARM_POOL, Kind, generation_of, is_deleti
 from loadtests.cluster.subjects import NAME, POOL, WARM, Subject
 from serving.types.settings.settings import Settings
 
-LONGEST = 120.0  # s for anything
-LOOK = 0.1  # s between looks
+LONGEST = 120.0  # s until a timeout
+LOOK = 0.1  # s between checks
 MANAGER = "bench"
 
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """One run's surroundings."""
+    """The environment of a run."""
 
     cluster: Cluster
     settings: Settings
     client: aiohttp.ClientSession
 
     async def ask(self, subject: Subject, body: object) -> float:
-        """Seconds until the whole answer was there. Raises SystemExit when it is not a 200."""
+        """Send a request; return the seconds until the whole response. Raises SystemExit if it is not a 200."""
         gateway = self.settings.gateway
         headers = {"Host": f"{NAME}.{subject.namespace}.{gateway.domain}", "Connection": "close"}
         url = f"http://{gateway.address}:{gateway.port}/v2/models/{NAME}/infer"
@@ -39,11 +39,13 @@ class Bench:
             content = await answer.read()
         took = time.perf_counter() - began
         if answer.status != 200:
-            raise SystemExit(f"{subject.label}: the answer was {answer.status} {content[:200]!r}")
+            raise SystemExit(f"{subject.label}: status {answer.status} {content[:200]!r}")
         return took
 
     async def at_zero(self, subject: Subject) -> bool:
-        """Whether nothing of it is there; what ends is removed at once, since queue-proxy drains for half a minute."""
+        """Return whether the subject has no Pods. Terminating ones are deleted at once, since queue-proxy drains for
+        half a minute.
+        """
         found = (await self.cluster.list(POD, subject.namespace, subject.pods)).items
         for pod in found:
             if is_deleting(pod):
@@ -52,21 +54,21 @@ class Bench:
         return not found
 
     async def pool_has(self, size: int) -> bool:
-        """Whether the pool has that many ready members."""
+        """Return whether the pool has that many ready members."""
         found = await self.cluster.get(WARM_POOL, POOL, WARM.namespace)
         return int((found.get("status") or {}).get("ready") or 0) >= size
 
     async def is_ready(self, kind: Kind, subject: Subject) -> bool:
-        """Whether what serves it is ready, as it was last told."""
+        """Return whether the subject's Service or Model is ready, by its last status."""
         found = await self.cluster.get(kind, NAME, subject.namespace)
         seen = (found.get("status") or {}).get("observedGeneration") == generation_of(found)
         return seen and is_true(found, "Ready")
 
 
 async def until(done: Callable[[], Awaitable[bool]]) -> None:
-    """Return once it is. Raises SystemExit after `LONGEST`."""
+    """Wait until `done` returns true. Raises SystemExit after `LONGEST` seconds."""
     deadline = time.monotonic() + LONGEST
     while not await done():
         if time.monotonic() > deadline:
-            raise SystemExit(f"not within {LONGEST:g} s: {done}")
+            raise SystemExit(f"timed out after {LONGEST:g} s: {done}")
         await asyncio.sleep(LOOK)

@@ -1,4 +1,4 @@
-"""Many slow requests at once: how soon there are the replicas that they call for."""
+"""Many concurrent slow requests: the time until the required replicas are ready."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ from loadtests.bench.figure import Figure
 from loadtests.cluster.bench import LOOK, MANAGER, Bench, until
 from loadtests.cluster.subjects import NAME, POOL, WARM
 
-CROWD = 8  # slow requests at once
-CROWD_REPLICAS = 4  # that they call for: scaleTarget 2, targetUtilization 1
+CROWD = 8  # concurrent slow requests
+CROWD_REPLICAS = 4  # replicas that they need: scaleTarget 2, targetUtilization 1
 CROWD_MOST = 6
-IDLE = 10.0  # s before them: averages of the last seconds are zero then
+IDLE = 10.0  # s before them, so that the averages are zero
 WATCHED = 20.0  # s
 SOON = 5.0  # s, the aim
 
 
 async def crowd(bench: Bench, uri: str) -> list[Figure]:
-    """Eight slow requests at once on one replica: seconds until four are ready, the most there were, what was lost."""
+    """Send eight concurrent slow requests to one replica.
+
+    Yield the seconds until four replicas are ready, their maximum, and the number of failed requests.
+    """
     limits = {"minReplicas": 1, "maxReplicas": CROWD_MOST, "scaleTarget": 2, "targetUtilization": 1.0}
     await bench.cluster.patch(MODEL, NAME, {"spec": {"storageUri": uri, **limits}}, WARM.namespace, manager=MANAGER)
     await bench.cluster.patch(WARM_POOL, POOL, {"spec": {"size": CROWD_REPLICAS}}, WARM.namespace, manager=MANAGER)
@@ -55,7 +58,7 @@ async def crowd(bench: Bench, uri: str) -> list[Figure]:
     print(f"\n{CROWD} slow requests at once: {CROWD_REPLICAS} replicas after {took:.1f} s (aim 5), at most {most} of "
           f"{CROWD_MOST} allowed, {answered} answered, {lost} lost")  # fmt: skip
     return [
-        Figure(f"{CROWD} slow requests at once, {CROWD_REPLICAS} replicas are ready after", took, "s", SOON),
-        Figure("  of it: most replicas", most, "", CROWD_MOST),
-        Figure("  of it: requests lost", lost, "", 0.0),
+        Figure(f"{CROWD} concurrent slow requests: time to {CROWD_REPLICAS} ready replicas", took, "s", SOON),
+        Figure("  maximum of replicas", most, "", CROWD_MOST),
+        Figure("  failed requests", lost, "", 0.0),
     ]

@@ -1,6 +1,7 @@
-"""Accepted, durable events on Kubernetes: one process of the webhook here, the API server and etcd of the cluster.
+"""Accepted, durable events on Kubernetes: one webhook process on this machine, with the API server and etcd of the
+cluster.
 
-What bounds it is a write of etcd for each event, so its figures are printed and have no aim.
+Each event is a write to etcd, which limits the rate. The figures have no aim.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from clusters.base.api import Cluster
 from clusters.base.objects import MODEL_EVENT, NAMESPACE
 from loadtests.bench.events import CONNECTIONS, SIZE
-from loadtests.bench.events_load import HOST, Outcome, as_fast_as_answered, at_a_rate, batch, let_in, single
+from loadtests.bench.events_load import HOST, LoadResult, as_fast_as_answered, at_a_rate, batch, let_in, single
 from loadtests.bench.figure import Figure, percentile
 from loadtests.cluster.bench import MANAGER, until
 from loadtests.cluster.subjects import RUN
@@ -27,12 +28,12 @@ RATE, SECONDS = 100.0, 10.0
 
 
 async def events(cluster: Cluster, kubeconfig: Path, context: str) -> list[Figure]:
-    """The figures, on the cluster of a kubeconfig, where Knodel's definitions are installed.
+    """Yield the figures of a cluster on which Knodel's definitions are installed.
 
-    Raises SystemExit when an event was refused, or acknowledged and not kept.
+    Raises SystemExit if an event was rejected, or acknowledged but not kept.
     """
     async with _place(cluster), _webhook(kubeconfig, context) as port:
-        warm = Outcome()
+        warm = LoadResult()
 
         async def answers() -> bool:
             with suppress(OSError):
@@ -48,18 +49,18 @@ async def events(cluster: Cluster, kubeconfig: Path, context: str) -> list[Figur
     told = (alone, together, paced)
     promised, refused = warm.taken + sum(one.taken for one in told), sum(one.refused for one in told)
     if refused or kept != promised:
-        raise SystemExit(f"{refused} requests were refused; {promised} events acknowledged, {kept} kept")
+        raise SystemExit(f"{refused} requests were rejected; {promised} events acknowledged, {kept} kept")
     return [
         Figure(f"events accepted, one by one over {CONNECTIONS} connections", alone.rate, "/s"),
         Figure(f"events accepted, in batches of {SIZE}", together.rate, "/s"),
-        Figure(f"an event is acknowledged, at {RATE:g}/s, p50", percentile(paced.latencies, 0.5) * 1000, "ms"),
-        Figure(f"an event is acknowledged, at {RATE:g}/s, p99", percentile(paced.latencies, 0.99) * 1000, "ms"),
+        Figure(f"acknowledgement latency at {RATE:g}/s, p50", percentile(paced.latencies, 0.5) * 1000, "ms"),
+        Figure(f"acknowledgement latency at {RATE:g}/s, p99", percentile(paced.latencies, 0.99) * 1000, "ms"),
     ]
 
 
 @asynccontextmanager
 async def _place(cluster: Cluster) -> AsyncIterator[None]:
-    """A namespace with an EventSource; all goes at the end."""
+    """Create a namespace with an EventSource; delete it at the end."""
     await cluster.create(NAMESPACE, {"metadata": {"name": PLACE}}, manager=MANAGER)
     try:
         await let_in(cluster, PLACE)

@@ -1,4 +1,4 @@
-"""Starts from zero, each way in turn, and what is wanted of them."""
+"""Starts from zero, alternately by each subject, and their aims."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ from loadtests.bench.figure import Figure
 from loadtests.cluster.bench import Bench, until
 from loadtests.cluster.subjects import POOL_SIZE, SUBJECTS, WARM, Subject
 
-CALM = 1.0  # s after all is at zero, so that no start pays for what ended before it
+CALM = 1.0  # s at zero before a start, so that terminating Pods do not affect it
 LOOK = 1.0
-"""s between two looks of the kubelet at its containers (`genericPlegRelistPeriod`): what has started just after one is
-seen with the next. The answer before comes right after such a look, so starts wait for a random part of it, too: else
-one subject would always begin at the same moment between two looks, and another one at another."""
+"""Seconds between two checks of the kubelet on its containers (`genericPlegRelistPeriod`).
+
+The kubelet detects a started container at the next check. The previous response comes right after such a check, so each
+start waits for a random part of the period. Otherwise each subject would always begin at the same time between two
+checks.
+"""
 MS = 1000.0
 BODY = infer_request(Path(__file__).read_bytes())
 
 
 async def starts(bench: Bench, count: int) -> dict[Subject, list[float]]:
-    """`count` starts of each, in turn; milliseconds."""
+    """Measure `count` starts of each subject, alternately, in ms."""
     took: dict[Subject, list[float]] = {subject: [] for subject in SUBJECTS}
     chance = Random(count)
     for number in range(count):
@@ -39,7 +42,7 @@ async def starts(bench: Bench, count: int) -> dict[Subject, list[float]]:
 
 
 def report(took: dict[Subject, list[float]]) -> list[Figure]:
-    """Print the table and the ratios beside their aims; these figures."""
+    """Print the table and the ratios with their aims; return these figures."""
     print(f"\n{'':26} {'p50':>9} {'p95':>9} {'least':>9} {'most':>9}  ms")
     for subject, times in took.items():
         figures = (statistics.median(times), _p95(times), min(times), max(times))
@@ -49,7 +52,7 @@ def report(took: dict[Subject, list[float]]) -> list[Figure]:
         Figure("warm, p50", warm, "ms", 100.0),
         Figure("warm, p95", _p95(took[WARM]), "ms", 250.0),
         Figure("Knative's class cold ÷ warm, p50", kpa / warm, "x", 12.0, least=True),
-        Figure("our class cold ÷ Knative's class cold, p50", cold / kpa, "x", 1.1),
+        Figure("Knodel's class cold ÷ Knative's class cold, p50", cold / kpa, "x", 1.1),
     ]
     print(*checks, sep="\n")
     return [*_of_each(took), *checks]

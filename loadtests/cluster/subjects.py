@@ -1,4 +1,6 @@
-"""What is started from zero: one model behind Knative's own class, ours without a pool, and ours with one."""
+"""The subjects of starts from zero: one model with Knative's own class, and with Knodel's class without and with a warm
+pool.
+"""
 
 from __future__ import annotations
 
@@ -14,37 +16,37 @@ from serving.types.validation import read_model
 KNATIVE_CLASS = "kpa.autoscaling.knative.dev"
 NAME = "magika"
 RUN = secrets.token_hex(3)
-"""In the names of namespaces: those of the run before may still be going."""
+"""Suffix of namespaces, since those of the last run may still be terminating."""
 RESOURCES = {"cpu": "100m", "memory": "256Mi"}
 POOL = "bench"
 POOL_SIZE = 2
 SHORTEST_WINDOW = "6s"
-"""Knative's least stable window: its Service goes to zero soonest by it."""
+"""Knative's shortest stable window, with which its Service scales to zero soonest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One way to start; each has a namespace of its own, since a pool serves all of its namespace."""
+    """A subject. Each has a namespace of its own, since a pool serves its whole namespace."""
 
     label: str
     namespace: str
 
     @property
     def pods(self) -> str:
-        """Selector of its replicas."""
+        """Label selector of its replicas."""
         return f"serving.knative.dev/configuration={NAME}"
 
 
 SUBJECTS = (
     Subject("Knative's class, cold", f"bench-kpa-{RUN}"),
-    Subject("our class, cold", f"bench-cold-{RUN}"),
-    Subject("our class, warm", f"bench-warm-{RUN}"),
+    Subject("Knodel's class, cold", f"bench-cold-{RUN}"),
+    Subject("Knodel's class, warm", f"bench-warm-{RUN}"),
 )
 KPA, COLD, WARM = SUBJECTS
 
 
 def model(subject: Subject, uri: str, **spec: Any) -> Object:
-    """The Model that both of our ways serve."""
+    """Return the Model of Knodel's subjects."""
     return {
         "apiVersion": MODEL.api_version,
         "kind": MODEL.kind,
@@ -54,7 +56,7 @@ def model(subject: Subject, uri: str, **spec: Any) -> Object:
 
 
 def knative_service(subject: Subject, uri: str, settings: Settings) -> Object:
-    """The same container as a plain Knative Service of Knative's own class."""
+    """Return the same container as a Knative Service of Knative's own class."""
     read = read_model(model(subject, uri))
     annotations = {
         ANNOTATION_CLASS: KNATIVE_CLASS,
@@ -71,7 +73,7 @@ def knative_service(subject: Subject, uri: str, settings: Settings) -> Object:
 
 
 def pool(subject: Subject, size: int) -> Object:
-    """A warm pool for the Model above."""
+    """Return a warm pool for the Model."""
     return {
         "apiVersion": WARM_POOL.api_version,
         "kind": WARM_POOL.kind,

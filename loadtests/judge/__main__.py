@@ -1,4 +1,4 @@
-"""Simulate whole rollouts, and print how often the judge is wrong: `python -m loadtests.judge [--rollouts 10000]`."""
+"""Simulate whole rollouts and print the error rates of the judge: `python -m loadtests.judge [--rollouts 10000]`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import numpy as np
 
 from loadtests.bench.figure import Figure
 from loadtests.judge.adversary import ATTACKS, Attack
-from loadtests.judge.simulation import LONGEST, Outcomes, Simulation, World
+from loadtests.judge.simulation import LONGEST, Outcomes, RolloutSimulation, World
 from serving.types.rollout import Rollout
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One row of the table: a world at a rate, and what may happen at most (shares), or within how many seconds."""
+    """One row of the table: a world, a rate, and the maximum shares of wrong results or seconds to a decision."""
 
     what: str
     world: World
@@ -33,19 +33,19 @@ class Case:
 
 
 ATTACKED = 1800.0
-"""s of simulated time of a rollout under attack, which may be held for as long as the attack lasts."""
+"""Maximum simulated seconds of a rollout under attack, which may be held as long as the attack lasts."""
 BAR = 0.01
-"""Share of the rollouts that may end wrongly."""
+"""Maximum share of rollouts with a wrong result."""
 RATES = (1.0, 10.0, 100.0)
 """Requests per second to the model."""
 EQUAL, EQUAL_BAD = World(), World(0.05, 0.05)
 WORSE = World(0.001, 0.05)
 AT_FIFTY = 500.0
-"""Requests per second to the model that are 50 to the candidate at the first step of 10 %."""
+"""Requests per second to the model, of which 50 go to the candidate at the first step of 10 %."""
 
 
 def attacked() -> Iterator[Case]:
-    """The same aims against an adversary who sends as many requests again, in each way and in all together."""
+    """Return the cases with an adversary that sends as many requests again, of each kind and of all together."""
     for attacks in (*((one,) for one in ATTACKS), ATTACKS):
         what = attacks[0].what if len(attacks) == 1 else "all of it"
         yield Case(f"equal; {what}", EQUAL, 10.0, wrong=BAR, attacks=attacks, longest=ATTACKED)
@@ -54,7 +54,7 @@ def attacked() -> Iterator[Case]:
 
 
 def cases() -> Iterator[Case]:
-    """Those with an aim first."""
+    """Yield all cases, those with an aim first."""
     for rate in RATES:
         yield Case("equal, 0.1 % errors", EQUAL, rate, wrong=BAR)
         yield Case("equal, 5 % errors", EQUAL_BAD, rate, wrong=BAR)
@@ -70,7 +70,7 @@ def cases() -> Iterator[Case]:
     yield Case("3 % errors against 0.1 %", World(0.001, 0.03), 10.0)
     promote = Rollout(on_insufficient_traffic="promote")
     for rate in RATES:
-        yield Case("5 % against 0.1 %, insufficient: promote", WORSE, rate, rollout=promote)
+        yield Case("5 % errors against 0.1 %, insufficient: promote", WORSE, rate, rollout=promote)
 
 
 HEAD = (
@@ -80,7 +80,9 @@ HEAD = (
 
 
 def row(case: Case, found: Outcomes) -> tuple[str, bool]:
-    """The line of the table, and whether an aim is missed; requests are the candidate's until it was decided."""
+    """Return the row of the table, and whether an aim is missed. `requests` counts those of the candidate until the
+    decision.
+    """
     closed = found.decided != 0
     seconds = np.median(found.seconds)
     middle, most = np.quantile(found.requests[closed], [0.5, 0.99]) if closed.any() else (math.nan, math.nan)
@@ -97,16 +99,18 @@ def row(case: Case, found: Outcomes) -> tuple[str, bool]:
 
 
 def main() -> int:
-    """Print the table; exit code 1 when an aim is missed."""
+    """Print the table. The exit code is 1 if an aim is missed."""
     parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--rollouts", type=int, default=10_000, help="simulated in each row [%(default)s]")
+    parser.add_argument("--rollouts", type=int, default=10_000, help="rollouts to simulate for each row [%(default)s]")
     parser.add_argument("--seed", type=int, default=1, help="[%(default)s]")
     options = parser.parse_args()
     print(HEAD)
     missed = False
     for case in cases():
         began = time.perf_counter()
-        simulation = Simulation(case.world, case.rollout, case.rate, options.rollouts, options.seed, case.attacks)
+        simulation = RolloutSimulation(
+            case.world, case.rollout, case.rate, options.rollouts, options.seed, case.attacks
+        )
         found = simulation.run(case.longest)
         line, wrong = row(case, found)
         print(f"{line}  ({time.perf_counter() - began:.1f} s)", flush=True)

@@ -1,8 +1,8 @@
-"""A caller who sends half of all requests, and wants another verdict than the versions deserve.
+"""An adversary that sends half of all requests to force a wrong verdict.
 
-It may use any address, tag, header and body, may leave before the answer, and may read slowly. It cannot choose which
-version the split takes. What its requests count is not written here: each goes through the model server's own rules
-(`serving.modelserver.base.split`), as the server's middleware applies them.
+It may use any address, tag, header and body, may disconnect before the response, and may read slowly. It cannot choose
+the version of the traffic split. The counts of its requests come from the model server's own rules
+(`serving.modelserver.base.split`), as applied by the server's middleware.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from serving.reconciler.rollout.judging.readings import Reading, Seen, answered_
 
 Version = Literal["stable", "candidate"]
 MARK = {"knative-serving-default-route": "true"}
-"""What the ingress sets where the split chooses, and what a caller may forge elsewhere."""
+"""The header that the ingress sets for requests of the split. A caller may forge it on other addresses."""
 INSTANT = 0.001
-"""s; what a request takes that the server refuses unread."""
+"""Seconds of a request that the server rejects before it reads the body."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """One kind of request. `to` names the version of a tag, else the split chooses.
+    """One kind of request. `to` is the version of a tag; without it, the split chooses.
 
-    `status` is the answer's, None for a valid body that is answered as any other. Such an answer takes `slower` times
-    as long. The caller leaves after `leaves` seconds, takes the answer `reads` seconds later than it could, and sends
-    the body in `sends` seconds. With `kills` each such request ends the replica's process, which the kubelet restarts:
-    it counts what `serving.reconciler.rollout.judging.readings` makes of that.
+    `status` is the status of the response, None for a valid body with a usual response. Such a response takes `slower`
+    times as long. The caller disconnects after `leaves` seconds, reads the response `reads` seconds late, and sends the
+    body in `sends` seconds. With `kills`, each such request ends the process of the replica, and the kubelet restarts
+    it; `serving.reconciler.rollout.judging.readings` counts this.
     """
 
     what: str
@@ -49,7 +49,7 @@ class Attack:
 
 
 def tagged(version: Version) -> Mapping[str, str]:
-    """Headers of a request to a tag, with the ingress' mark forged."""
+    """Headers of a request to a tag, with a forged header of the ingress."""
     return {**MARK, "knative-serving-tag": version}
 
 
@@ -74,17 +74,19 @@ ATTACKS: tuple[Attack, ...] = (
     Attack("bodies to stable that end its process", tagged("stable"), "stable", 500, kills=True),
     Attack("failing bodies past the ingress", {}, "candidate", 500),
 )
-"""Each by itself, or all in equal parts, is half of all requests."""
+"""The attacks. Each one, or all in equal parts, is half of all requests."""
 
 
 RESTARTS = (0.0, 0.0, 10.0, 30.0)
-"""s after its start at which an attack ends a process. The next restart takes 80 s, longer than a version may be down
-(`serving.reconciler.rollout.schedule.MOST_DOWN`): an attacker that ends a process more often takes the version back, as
-its replicas are gone."""
+"""Seconds after its start at which an attack ends a process.
+
+The next restart takes 80 s, longer than a version may be down (`serving.reconciler.rollout.schedule.MOST_DOWN`). Faster
+attacks would roll the version back for its missing replicas.
+"""
 
 
 def errors_of_crash(served: int) -> int:
-    """Return the errors that one process counts that ended after it had answered `served` requests of the split."""
+    """Return the errors of a process that ends after `served` responses to requests of the split."""
     before: Seen = {"pod": Reading("revision", "before", Counts())}
     last = remembered(before, {"pod": Reading("revision", "before", Counts(served))}, {"pod"})
     return answered_since(last, {"pod": Reading("revision", "after", Counts())})["revision"].errors
@@ -92,7 +94,7 @@ def errors_of_crash(served: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What one request counts on average: errors, answers by bucket, and callers that left by bucket."""
+    """The average counts of one request: errors, responses by bucket, and disconnected callers by bucket."""
 
     errors: float
     answered: Array
@@ -100,8 +102,8 @@ class Effect:
 
 
 def effect_of(attack: Attack, error_rate: float, chances: Array, first: int) -> Effect:
-    """Return what a request counts at a version that fails `error_rate` and answers in bucket `first + i` with
-    `chances[i]`.
+    """Return the counts of a request to a version with this error rate, whose latency is in bucket `first + i` with
+    probability `chances[i]`.
     """
     errors, answered, left = 0.0, np.zeros_like(chances), np.zeros_like(chances)
     for place, chance in enumerate(chances):
@@ -121,7 +123,7 @@ def _answers(attack: Attack, error_rate: float) -> tuple[tuple[int, float], ...]
 
 
 def _counted(attack: Attack, status: int, seconds: float) -> dict[str, Any]:
-    """Return what the server's page shows after the request."""
+    """Return the page of the server's metrics after the request."""
     took = INSTANT if attack.status is not None else seconds
     split = SplitStats(lambda: 0.0)
     if is_of_split([(name.encode(), value.encode()) for name, value in attack.headers.items()]):

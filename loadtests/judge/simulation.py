@@ -1,10 +1,9 @@
-"""Many whole rollouts at once, as arrays: what the judge makes of them.
+"""Simulation of many whole rollouts at once, as arrays, to measure the judge.
 
-Requests come as a Poisson stream, fail independently, and take lognormal times; the judge looks at every interval,
-and a step that is over waits until it passes or fails (`onInsufficientTraffic: hold`; with `promote` it passes). With
-attacks, an adversary sends as many requests again (`loadtests.judge.adversary`).
-`verdicts` is `serving.reconciler.rollout.judging.judge` in the form of arrays, from the same limits and bounds; a test
-holds them equal.
+Requests are a Poisson stream with independent errors and lognormal latencies. The judge decides at every interval. A
+step whose time is over waits until it passes or fails (`onInsufficientTraffic: hold`; with `promote` it passes). In
+attacks, an adversary sends as many requests again (`loadtests.judge.adversary`). `verdicts` is
+`serving.reconciler.rollout.judging.judge` in the form of arrays, with the same limits and bounds; a test compares both.
 """
 
 from __future__ import annotations
@@ -28,21 +27,22 @@ Flags: TypeAlias = NDArray[np.bool_]
 Whole: TypeAlias = NDArray[np.int64]
 
 MEDIAN = 0.05
-"""s; of the stable version."""
+"""Latency of the stable version in seconds."""
 SPREAD = 3.7
-"""Standard deviations of the logarithm to each side that have buckets of their own."""
+"""Range of the histogram around the mean, in standard deviations of the logarithm."""
 PAUSE = 1.0
-"""s; what some answers of both versions take."""
+"""Latency in seconds of some responses of both versions."""
 LONGEST = 86_400.0
-"""s of simulated time after which a rollout counts as held."""
+"""Simulated seconds after which a rollout counts as held."""
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Rates of errors, latency of the candidate by that of the stable version, and the spread of its logarithm.
+    """Error rates of both versions, latency ratio of the candidate to the stable version, and the spread of its
+    logarithm.
 
-    What both have in common: `outage` is the share of requests that fails besides from 60 s to 120 s, `pauses` the
-    share of answers that take a second.
+    `outage` is the additional share of failed requests of both from 60 s to 120 s, `pauses` the share of responses of
+    both that take a second.
     """
 
     stable_errors: float = 0.001
@@ -53,14 +53,14 @@ class World:
     pauses: float = 0.0
 
     def errors(self, now: float) -> tuple[float, float]:
-        """Rates of both versions at `now` seconds after the start."""
+        """Return the error rates of both versions `now` seconds after the start."""
         more = self.outage if 60.0 <= now < 120.0 else 0.0
         return min(self.stable_errors + more, 1.0), min(self.candidate_errors + more, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Tallies:
-    """Counts of one version in many rollouts: one row each, latency in columns by bucket."""
+    """Counts of one version in many rollouts: a row for each rollout, and a column for each latency bucket."""
 
     requests: Array
     errors: Array
@@ -68,20 +68,20 @@ class Tallies:
 
     @classmethod
     def none(cls, rows: int, buckets: int) -> Tallies:
-        """No requests yet."""
+        """Return counts without requests."""
         return cls(np.zeros(rows), np.zeros(rows), np.zeros((rows, buckets)))
 
     def at(self, rows: Flags) -> Tallies:
-        """Those rows alone."""
+        """Return these rows."""
         return Tallies(self.requests[rows], self.errors[rows], self.latency[rows])
 
     def add(self, other: Tallies) -> None:
-        """Count what came besides."""
+        """Add counts."""
         for mine, more in zip(self._arrays, other._arrays, strict=True):
             mine += more
 
     def clear(self, rows: Flags) -> None:
-        """Begin those rows anew."""
+        """Reset these rows."""
         for mine in self._arrays:
             mine[rows] = 0.0
 
@@ -92,7 +92,9 @@ class Tallies:
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """What became of each rollout: +1 promoted, -1 rolled back, 0 held; when (s), after how many of its requests."""
+    """The result of each rollout: +1 promoted, -1 rolled back, 0 held; its time in seconds, and its requests until
+    then.
+    """
 
     decided: Whole
     seconds: Array
@@ -110,9 +112,9 @@ class Outcomes:
 
 
 def verdicts(rule: Judge, stable: Tallies, candidate: Tallies, stage: Stage, over: Flags) -> tuple[Flags, Flags]:
-    """(fails, passes) of each row at one stage; `over` says for each whether the stage's time is.
+    """Return (fails, passes) of each row at one stage; `over` is true if the time of the stage is over.
 
-    Rows without either wait, or hold on a stable version that is broken.
+    Rows with neither wait, or are held because the stable version is broken.
     """
     compared = ~broken_rows(rule, stable)
     errors, slow = error_limits(rule, stage), slow_limits(rule, stage)
@@ -129,13 +131,13 @@ def verdicts(rule: Judge, stable: Tallies, candidate: Tallies, stage: Stage, ove
 
 
 def broken_rows(rule: Judge, stable: Tallies) -> Flags:
-    """Rows whose stable version is nothing to compare with."""
+    """Return the rows in which the stable version is not a valid reference."""
     evidence = evidence_of_rate(stable.errors, stable.requests, rule.max_stable_error_rate)
     return np.asarray(evidence >= TO_HOLD)
 
 
 def _surely(evidence: Callable[[Pair, float], Array], pair: Pair, margin: float, enough: float, rows: Flags) -> Flags:
-    """Where there is enough evidence, among those rows."""
+    """Return the rows with enough evidence."""
     found = np.zeros_like(rows)
     chosen = Pair(pair.stable_hits[rows], pair.stable[rows], pair.candidate_hits[rows], pair.candidate[rows])
     found[rows] = evidence(chosen, margin) >= enough
@@ -143,7 +145,7 @@ def _surely(evidence: Callable[[Pair, float], Array], pair: Pair, margin: float,
 
 
 def _slow(rule: Judge, stable: Tallies, candidate: Tallies, buckets: int) -> tuple[Pair, Flags]:
-    """Slow answers of both, and in which rows the stable version has any answers."""
+    """Return the slow responses of both versions, and the rows in which the stable version has any responses."""
     below, all_below = stable.latency.cumsum(axis=1), candidate.latency.cumsum(axis=1)
     timed, candidates = below[:, -1], all_below[:, -1]
     bucket = np.argmax(below >= np.ceil(rule.quantile * timed)[:, None], axis=1)
@@ -153,8 +155,8 @@ def _slow(rule: Judge, stable: Tallies, candidate: Tallies, buckets: int) -> tup
     return pair, timed > 0.0
 
 
-class Simulation:
-    """Many rollouts of one world at `rate` requests per second to the model, together of both versions."""
+class RolloutSimulation:
+    """Many rollouts in one world at `rate` requests per second to both versions together."""
 
     def __init__(
         self, world: World, rollout: Rollout, rate: float, rollouts: int, seed: int, attacks: tuple[Attack, ...] = ()
@@ -171,17 +173,17 @@ class Simulation:
         self._open = np.ones(rollouts, dtype=np.bool_)
 
     def run(self, longest: float = LONGEST) -> Outcomes:
-        """Look at every interval until all are decided, or `longest` seconds are over."""
+        """Judge at every interval until all rollouts are decided, or `longest` seconds are over."""
         now, interval = 0.0, self._rollout.judge.interval
         while now < longest and self._open.any():
             rates = self._world.errors(now)
-            killed = any(now <= at < now + interval for at in RESTARTS)  # several between two looks are one
+            killed = any(now <= at < now + interval for at in RESTARTS)  # several between two decisions are one
             now += interval
             for number in range(len(self._rollout.steps)):
                 rows = self._open & (self._step == number)
                 if rows.any():
                     self._arrive(rows, number, rates, killed)
-            for number in reversed(range(len(self._rollout.steps))):  # so that none moves twice at one look
+            for number in reversed(range(len(self._rollout.steps))):  # so that none moves twice at one decision
                 rows = self._open & (self._step == number)
                 if rows.any():
                     self._look(rows, number, now)
@@ -220,7 +222,7 @@ class Simulation:
     def _attack(
         self, attack: Attack, number: int, tallies: Tallies, rows: Flags, mean: float, error_rate: float
     ) -> None:
-        """Count `mean` requests of the attack on average; `number` is 0 for the stable version, 1 for the candidate."""
+        """Add `mean` requests of the attack on average; `number` is 0 for the stable version, 1 for the candidate."""
         key = (attack.what, number, error_rate)
         if key not in self._effects:
             self._effects[key] = effect_of(attack, error_rate, self._chances[number], self._first)
@@ -235,7 +237,7 @@ class Simulation:
         tallies.latency[rows] += answered + left
 
     def _latencies(self, mean: float, rows: int, chances: Array) -> Whole:
-        """Answers by row and bucket, `mean` in a row on average; few are drawn one by one, many by bucket."""
+        """Draw responses by row and bucket, `mean` per row on average: a few one by one, many by bucket."""
         if mean > chances.size:
             return self._random.poisson(mean * chances, (rows, chances.size))
         answers = np.repeat(np.arange(rows), self._random.poisson(mean, rows))
@@ -274,7 +276,9 @@ class Simulation:
 
 
 def _chances(world: World, attacks: tuple[Attack, ...] = ()) -> tuple[int, tuple[Array, Array]]:
-    """The first bucket, and how likely a latency lies in each from there: of the stable version, of the candidate."""
+    """Return the first bucket, and the probability of each bucket from there, of the stable version and of the
+    candidate.
+    """
     first = bucket_of(MEDIAN * math.exp(-SPREAD * world.sigma))
     last = bucket_of(MEDIAN * world.slower * math.exp(SPREAD * world.sigma))
     last = max(last, bucket_of(PAUSE)) if world.pauses else last

@@ -1,1 +1,1 @@
-"""`make load` and `make soak`: a platform under load of several shapes, and one HTML page of what came of it."""
+"""Load tests of a platform, with a report as one HTML page: `make load` and `make soak`."""

@@ -1,4 +1,4 @@
-"""Locust as a process of its own: started with a plan, waited for, read."""
+"""Run locust in a process of its own: start it with a plan, wait for it, and read the responses."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from loadtests.load.answers import Answers, read_answers
-from loadtests.load.plan import ANSWERS, BEGUN, FOLDER, Plan
+from loadtests.load.plan import BEGUN, FOLDER, RESPONSES, Plan
+from loadtests.load.responses import Responses, read_responses
 
 LOCUSTFILE = Path(__file__).with_name("locustfile.py")
 ROOT = Path(__file__).parents[2]
-LEEWAY = 60.0  # s that a generator may take beyond its plan: its start, and answers that are late
-LOOK = 0.01  # s between looks whether it has begun
-LOG_TAIL = 2000  # characters of a log that a failure shows
+LEEWAY = 60.0  # s beyond the plan, for the start and late responses
+LOOK = 0.01  # s between two checks whether it has started
+LOG_TAIL = 2000  # characters of the log in an error message
 
 
 class Generator:
-    """A load that goes on; used as a context, so that no generator outlives who started it."""
+    """A running load. As a context manager it ends the process."""
 
     def __init__(self, plan: Plan, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        for file in (ANSWERS, BEGUN):
+        for file in (RESPONSES, BEGUN):
             (folder / file).unlink(missing_ok=True)
         plan.write(folder)
         self._folder = folder
@@ -43,38 +43,42 @@ class Generator:
             self._process.kill()
         self._process.wait()
 
-    def begun(self) -> float:
-        """Return when the first request is due: this moment of the monotonic clock. Raises SystemExit."""
+    def start_time(self) -> float:
+        """Wait until the load begins. Return the due time of the first request on the monotonic clock. Raises
+        SystemExit.
+        """
         deadline = time.monotonic() + LEEWAY
         while not (self._folder / BEGUN).exists():
             if self._process.poll() is not None or time.monotonic() > deadline:
-                raise SystemExit(f"the load generator has not begun: {self._said()}")
+                raise SystemExit(f"the load generator did not start: {self._log_tail()}")
             time.sleep(LOOK)
         return float((self._folder / BEGUN).read_text())
 
-    def answers(self) -> Answers:
-        """What came of it, at its end. Raises SystemExit when the generator failed."""
+    def responses(self) -> Responses:
+        """Wait for the end of the load and return the responses. Raises SystemExit if the generator fails."""
         try:
             code = self._process.wait(self._within)
         except subprocess.TimeoutExpired:
-            raise SystemExit(f"the load generator has not ended within {self._within:.0f} s: {self._said()}") from None
-        if code or not (self._folder / ANSWERS).exists():
-            raise SystemExit(f"the load generator ended with {code}: {self._said()}")
-        return read_answers(self._folder)
+            raise SystemExit(
+                f"the load generator did not end within {self._within:.0f} s: {self._log_tail()}"
+            ) from None
+        if code or not (self._folder / RESPONSES).exists():
+            raise SystemExit(f"the load generator failed with exit code {code}: {self._log_tail()}")
+        return read_responses(self._folder)
 
     @property
     def pid(self) -> int:
-        """Of locust."""
+        """Process id of locust."""
         return self._process.pid
 
-    def _said(self) -> str:
+    def _log_tail(self) -> str:
         return self._log.read_text(errors="replace")[-LOG_TAIL:]
 
 
-def play(plan: Plan, folder: Path) -> Answers:
-    """A whole load. Raises SystemExit."""
+def play(plan: Plan, folder: Path) -> Responses:
+    """Run a whole load and return the responses. Raises SystemExit."""
     with Generator(plan, folder) as generator:
-        return generator.answers()
+        return generator.responses()
 
 
 def _command() -> Sequence[str]:

@@ -1,7 +1,7 @@
-"""What locust runs: one user who sends every request of a plan when it is due, and writes down what each came to.
+"""The locust file: one user sends every request of a plan when it is due and records each response.
 
-Locust's own users wait for their answers: a server that is slow would be asked less often, and its worst moments would
-not be measured. Here the time of an answer counts from when its request was due.
+Locust's usual users wait for a response before they send the next request. They would send fewer requests to a slow
+server, and would not measure its worst moments. Here the latency of a response counts from the due time of its request.
 """
 
 from __future__ import annotations
@@ -15,55 +15,57 @@ from gevent.pool import Pool
 from locust import FastHttpUser, task
 from locust.exception import StopUser
 
-from loadtests.load.plan import ANSWERS, BEGUN, FOLDER, HEADER, NOBODY, WRONG, Plan
+from loadtests.load.plan import BEGUN, FOLDER, HEADER, NO_RESPONSE, RESPONSES, WRONG_BODY, Plan
 
 OK = 200
 NONE = -1
-SHORT = 160  # characters of an error that are kept
+SHORT = 160  # maximum characters of an error
 HERE = Path(os.environ[FOLDER])
-ASKED = Plan.read(HERE)
+PLAN_TO_RUN = Plan.read(HERE)
 
 
-class Caller(FastHttpUser):
-    """The only one; its requests have a greenlet each and share connections."""
+class OpenLoopUser(FastHttpUser):
+    """The only user. Its requests run in a greenlet each and share connections."""
 
-    host = ASKED.url
-    concurrency = ASKED.connections
-    network_timeout = ASKED.patience
-    connection_timeout = ASKED.patience
+    host = PLAN_TO_RUN.url
+    concurrency = PLAN_TO_RUN.connections
+    network_timeout = PLAN_TO_RUN.patience
+    connection_timeout = PLAN_TO_RUN.patience
 
     @task
     def play(self) -> None:
-        """The whole plan; then everything ends."""
+        """Send all requests of the plan, write the responses and stop."""
         self.rows: list[str] = []
-        pool, began = Pool(ASKED.connections), time.monotonic()
+        pool, began = Pool(PLAN_TO_RUN.connections), time.monotonic()
         replace_file(HERE / BEGUN, repr(began))
-        for due in ASKED.arrivals:
+        for due in PLAN_TO_RUN.arrivals:
             if (wait := began + due - time.monotonic()) > 0:
                 gevent.sleep(wait)
             pool.spawn(self.ask, began, due)
         pool.join()
-        replace_file(HERE / ANSWERS, "\n".join([f"{began!r}", HEADER, *self.rows, ""]))
+        replace_file(HERE / RESPONSES, "\n".join([f"{began!r}", HEADER, *self.rows, ""]))
         self.environment.runner.quit()
         raise StopUser
 
     def ask(self, began: float, due: float) -> None:
-        """One request."""
-        with self.client.post("", data=ASKED.body, headers=dict(ASKED.headers), catch_response=True) as answer:
-            text = answer.text or ""
+        """Send one request and record the response."""
+        with self.client.post(
+            "", data=PLAN_TO_RUN.body, headers=dict(PLAN_TO_RUN.headers), catch_response=True
+        ) as response:
+            text = response.text or ""
             took = time.monotonic() - began - due
-            status, error = int(answer.status_code or NOBODY), ""
-            which = next((number for number, right in enumerate(ASKED.accepted) if right in text), NONE)
+            status, error = int(response.status_code or NO_RESPONSE), ""
+            which = next((number for number, right in enumerate(PLAN_TO_RUN.accepted) if right in text), NONE)
             if status == OK and which == NONE:
-                status = WRONG
+                status = WRONG_BODY
             if status != OK:
-                error = " ".join(str(text or answer.error).replace(",", ";").split())[:SHORT]
-                answer.failure(f"{status} {error}")
+                error = " ".join(str(text or response.error).replace(",", ";").split())[:SHORT]
+                response.failure(f"{status} {error}")
             self.rows.append(f"{due!r},{took!r},{status},{which},{error}")
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Whole or not at all: somebody waits for it."""
+    """Write the file atomically, since another process waits for it."""
     fresh = path.with_suffix(".fresh")
     fresh.write_text(text)
     fresh.replace(path)

@@ -1,4 +1,4 @@
-"""Scenes as one HTML page that needs nothing else: style and plots are in it, and nothing is fetched."""
+"""The report as one HTML page with embedded style and plots. It loads no other files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from loadtests.bench.figure import Figure
-from loadtests.load.scene import Scene
+from loadtests.load.result import ScenarioResult
 from loadtests.simulate.chart import Chart
 
 WIDTH, HEIGHT = 900, 240  # px of a plot
@@ -22,35 +22,36 @@ svg { display: block; width: 100%; } code { background: #f2f4f6; }
 """
 
 
-def page(title: str, machine: str, scenes: Sequence[Scene]) -> str:
-    """The document."""
-    body = "\n".join(line for scene in scenes for line in _scene(scene))
+def page(title: str, machine: str, results: Sequence[ScenarioResult]) -> str:
+    """Return the HTML document."""
+    body = "\n".join(line for result in results for line in _scene(result))
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title><style>{STYLE}</style></head>
 <body><h1>{escape(title)}</h1>
 <p>{escape(machine)}</p>
-<p>Requests are sent when they are due, whatever became of those before (an open loop); the time of an answer
-counts from then. Percentiles are of right answers.</p>
-{_summary(scenes)}
+<p>Requests are sent when they are due, without waiting for earlier responses (an open loop). The latency of a
+response counts from then. Percentiles are of successful responses.</p>
+{_summary(results)}
 {body}
 </body></html>
 """
 
 
-def _summary(scenes: Sequence[Scene]) -> str:
+def _summary(results: Sequence[ScenarioResult]) -> str:
     rows = "".join(
-        f'<tr><td><a href="#{escape(scene.name)}">{escape(scene.name)}</a></td><td>{_verdict(scene.missed)}</td></tr>'
-        for scene in scenes
+        f'<tr><td><a href="#{escape(result.name)}">{escape(result.name)}</a></td>'
+        f"<td>{_verdict(result.missed)}</td></tr>"
+        for result in results
     )
     return f"<table>{rows}</table>"
 
 
-def _scene(scene: Scene) -> Iterator[str]:
-    yield f'<h2 id="{escape(scene.name)}">{escape(scene.name)}</h2><p>{escape(scene.story)}</p>'
-    yield f"<table>{''.join(map(_row, scene.figures))}</table>"
-    if scene.notes:
-        yield f"<ul>{''.join(f'<li><code>{escape(note)}</code></li>' for note in scene.notes)}</ul>"
-    for chart in scene.charts:
+def _scene(result: ScenarioResult) -> Iterator[str]:
+    yield f'<h2 id="{escape(result.name)}">{escape(result.name)}</h2><p>{escape(result.description)}</p>'
+    yield f"<table>{''.join(map(_row, result.figures))}</table>"
+    if result.notes:
+        yield f"<ul>{''.join(f'<li><code>{escape(note)}</code></li>' for note in result.notes)}</ul>"
+    for chart in result.charts:
         yield _plot(chart)
 
 

@@ -1,4 +1,4 @@
-"""What a load generator is told, as a JSON file: whom it asks what, and when."""
+"""The plan of a load generator, kept as a JSON file: the requests, and when they are due."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER = "KNODEL_LOAD_FOLDER"
-"""Environment variable with the folder of a plan and of what comes of it."""
-PLAN, BEGUN, ANSWERS = "plan.json", "begun", "answers.csv"
-"""Files of it; the second comes when the first request is due, and says when that was."""
+"""Environment variable with the folder of the plan and the responses."""
+PLAN, BEGUN, RESPONSES = "plan.json", "begun", "responses.csv"
+"""Files in the folder. `BEGUN` is written when the first request is due, and contains that time."""
 HEADER = "due,took,status,which,error"
-"""Columns of the answers: seconds since the beginning, seconds from then to the whole answer, HTTP status, which of the
-right answers it was (-1 for none), what went wrong."""
-NOBODY, WRONG = 0, -1
-"""In the place of a status: no answer, and a 200 that says something else than it should."""
+"""Columns of the responses: due time in seconds since the beginning, seconds from then to the whole response, HTTP
+status, index of the accepted text in the response (-1 for none), and error.
+"""
+NO_RESPONSE, WRONG_BODY = 0, -1
+"""Values in place of a status: no response, and a 200 without an accepted text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """POST `body` to `url` at each of `arrivals` (seconds), whatever becomes of those before: an open loop.
+    """POST `body` to `url` at each of `arrivals` (seconds), without waiting for earlier responses: an open loop.
 
-    A right answer is a 200 that has one of `accepted` in it. An answer that takes longer than `patience` seconds, or
-    needs more than `connections` at once, is none.
+    A response is successful if its status is 200 and its body contains one of `accepted`. A request fails if its
+    response takes longer than `patience` seconds, or if more than `connections` are needed at once.
     """
 
     url: str
@@ -36,10 +37,10 @@ class Plan:
     connections: int = 2000
 
     def write(self, folder: Path) -> None:
-        """Into the folder."""
+        """Write the plan into the folder."""
         (folder / PLAN).write_text(json.dumps(dataclasses.asdict(self)))
 
     @classmethod
     def read(cls, folder: Path) -> Plan:
-        """Out of the folder."""
+        """Read the plan from the folder."""
         return cls(**json.loads((folder / PLAN).read_text()))

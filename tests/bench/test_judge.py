@@ -7,7 +7,7 @@ import pytest
 
 from clusters.base.latency_buckets import bucket_of
 from loadtests.judge.adversary import ATTACKS, Attack, effect_of, errors_of_crash
-from loadtests.judge.simulation import Outcomes, Simulation, Tallies, World, verdicts
+from loadtests.judge.simulation import Outcomes, RolloutSimulation, Tallies, World, verdicts
 from serving.reconciler.rollout.judging.bounds import Array
 from serving.reconciler.rollout.judging.counts import Counts
 from serving.reconciler.rollout.judging.judge import judge
@@ -19,7 +19,7 @@ EQUAL, NOISY = World(), World(0.05, 0.05)
 
 
 def run(world: World, rate: float, rollout: Rollout | None = None, longest: float = 1800.0) -> Outcomes:
-    return Simulation(world, rollout or Rollout(), rate, ROLLOUTS, seed=5).run(longest)
+    return RolloutSimulation(world, rollout or Rollout(), rate, ROLLOUTS, seed=5).run(longest)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ FAILING = "bodies on which either version fails"
 @pytest.mark.parametrize("attacks", [*((one,) for one in ATTACKS), ATTACKS], ids=lambda attacks: attacks[-1].what)
 def test_who_sends_half_of_all_requests_changes_no_verdict(attacks: tuple[Attack, ...]) -> None:
     def under_attack(world: World) -> Outcomes:
-        return Simulation(world, Rollout(), 10.0, 50, 7, attacks).run(1800.0)
+        return RolloutSimulation(world, Rollout(), 10.0, 50, 7, attacks).run(1800.0)
 
     good, bad, slow = map(under_attack, (EQUAL, World(0.001, 0.05), World(slower=3.0)))
     assert (good.rolled_back, bad.promoted, slow.promoted) == (0.0, 0.0, 0.0)

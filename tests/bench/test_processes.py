@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from loadtests.bench.processes import Held, bytes_of, cpu_seconds, held, members_of, pss, stat_of
+from loadtests.bench.processes import ProcessUsage, bytes_of, cpu_seconds, members_of, pss, stat_of, usage_of
 
 WAITS = "print('up', flush=True); input()"
 MARGIN = 1 << 20
@@ -15,23 +15,23 @@ MARGIN = 1 << 20
 
 
 def test_a_process_holds_memory_files_and_tasks() -> None:
-    before = held(os.getpid())
+    before = usage_of(os.getpid())
     with Path("/dev/null").open() as one, Path("/dev/null").open() as other:
-        assert held(os.getpid()).files == before.files + len((one, other))
+        assert usage_of(os.getpid()).files == before.files + len((one, other))
     assert before.memory > 1 << 20 and before.tasks >= 1
 
 
 def test_what_ended_holds_nothing() -> None:
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
-    assert held(process.pid) == Held()
+    assert usage_of(process.pid) == ProcessUsage()
     assert (pss(process.pid), cpu_seconds(process.pid), stat_of(process.pid)) == (0, 0.0, None)
 
 
 def test_memory_is_held_by_the_measure_that_is_asked_for() -> None:
     with subprocess.Popen([sys.executable, "-c", WAITS], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stdout.readline() == b"up\n"
-        shared, alone = held(process.pid), held(process.pid, pss)
+        shared, alone = usage_of(process.pid), usage_of(process.pid, pss)
         most = bytes_of(process.pid, "VmHWM")
         process.communicate(b"\n")
     assert (shared.files, shared.tasks) == (alone.files, alone.tasks) == (3, 1)
@@ -39,7 +39,7 @@ def test_memory_is_held_by_the_measure_that_is_asked_for() -> None:
 
 
 def test_what_several_hold_is_their_sum() -> None:
-    assert Held(1, 2, 3) + Held(10, 20, 30) == Held(11, 22, 33)
+    assert ProcessUsage(1, 2, 3) + ProcessUsage(10, 20, 30) == ProcessUsage(11, 22, 33)
 
 
 def test_a_process_is_of_its_group_session_and_parent() -> None:

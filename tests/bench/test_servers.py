@@ -50,12 +50,12 @@ def test_what_a_generator_prints_becomes_answers_a_second_and_milliseconds() -> 
 
 @pytest.mark.parametrize("fault", ["refused", "broken"])
 def test_figures_with_a_request_that_failed_are_refused(fault: str) -> None:
-    with pytest.raises(SystemExit, match="image: not every request was answered"):
+    with pytest.raises(SystemExit, match="image: some requests failed"):
         parse("BENCH " + GOOD.replace(f'"{fault}": 0', f'"{fault}": 1'), "image")
 
 
 def test_a_generator_that_says_nothing_is_an_error() -> None:
-    with pytest.raises(SystemExit, match="said nothing"):
+    with pytest.raises(SystemExit, match="printed no results"):
         parse("Running 2s test\n", "image")
 
 
@@ -93,7 +93,7 @@ def test_the_models_give_the_answers_that_are_expected_of_every_server(tmp_path:
 
 @pytest.mark.parametrize("data", ["[0.5, 0.5]", "[[0.5, 0.25]]", "[0.5, 0.5, 0.0]"])
 def test_another_answer_is_not_taken(data: str) -> None:
-    with pytest.raises(SystemExit, match="flower: the answer is"):
+    with pytest.raises(SystemExit, match="flower: output"):
         _load("flower", 0.5, 0.25, 0.25).check(f'{{"outputs": [{{"data": {data}}}]}}'.encode())
 
 

@@ -11,17 +11,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from loadtests.load.answers import Answers, read_answers
 from loadtests.load.generator import Generator
-from loadtests.load.plan import ANSWERS, NOBODY, WRONG, Plan
+from loadtests.load.plan import NO_RESPONSE, RESPONSES, WRONG_BODY, Plan
+from loadtests.load.responses import Responses, read_responses
 
 BODY = '{"x": 1}'
 STALL = 3.0  # s that the scripted server takes for its first answer
 
 
 @asynccontextmanager
-async def scripted(answers: list[bytes]) -> AsyncIterator[tuple[str, list[bytes]]]:
-    """A server that gives these answers in turn, b"" being none (it hangs up), and after them the last one; the first
+async def scripted(responses: list[bytes]) -> AsyncIterator[tuple[str, list[bytes]]]:
+    """A server that gives these responses in turn, b"" being none (it hangs up), and after them the last one; the first
     comes late. Yields its address and the requests that it got.
     """
     asked: list[bytes] = []
@@ -32,10 +32,10 @@ async def scripted(answers: list[bytes]) -> AsyncIterator[tuple[str, list[bytes]
             asked.append(head)
             if number == 0:
                 await asyncio.sleep(STALL)
-            answer = answers[min(number, len(answers) - 1)]
-            if not answer:
+            response = responses[min(number, len(responses) - 1)]
+            if not response:
                 break
-            writer.write(answer)
+            writer.write(response)
         writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
@@ -49,20 +49,20 @@ def http(status: str, body: str) -> bytes:
 
 async def test_every_request_is_sent_when_it_is_due_and_counted_from_then(tmp_path: Path) -> None:
     """One run of locust shows all: it takes a second to start."""
-    answers = [
+    responses = [
         http("200 OK", "two"),
         http("200 OK", "three"),
         http("503 Busy", "come, later"),
         b"",
         http("200 OK", "2"),
     ]
-    async with scripted(answers) as (url, asked):
+    async with scripted(responses) as (url, asked):
         plan = Plan(url, {"Host": "m.default.localhost"}, BODY, ["two", "2"], [0.0, 0.1, 0.2, 0.3, 0.5], patience=5.0)
         with Generator(plan, tmp_path) as generator:
-            began = await asyncio.to_thread(generator.begun)
-            found = await asyncio.to_thread(generator.answers)
+            began = await asyncio.to_thread(generator.start_time)
+            found = await asyncio.to_thread(generator.responses)
 
-    assert found.status.tolist() == [200, WRONG, 503, NOBODY, 200]
+    assert found.status.tolist() == [200, WRONG_BODY, 503, NO_RESPONSE, 200]
     assert found.began == began
     assert found.which.tolist() == [0, -1, -1, -1, 1]
     assert found.due.tolist() == list(plan.arrivals)
@@ -82,21 +82,21 @@ async def test_a_generator_ends_with_its_context(tmp_path: Path) -> None:
 
 
 def test_answers_of_another_version_are_refused(tmp_path: Path) -> None:
-    (tmp_path / ANSWERS).write_text("1.0\ndue,took\n")
-    with pytest.raises(ValueError, match="another version wrote it"):
-        read_answers(tmp_path)
+    (tmp_path / RESPONSES).write_text("1.0\ndue,took\n")
+    with pytest.raises(ValueError, match="written by another version"):
+        read_responses(tmp_path)
 
 
-def made(*rows: tuple[float, float, int]) -> Answers:
+def made(*rows: tuple[float, float, int]) -> Responses:
     due, took, status = (np.array(column) for column in zip(*rows, strict=True))
-    return Answers(
+    return Responses(
         0.0, due, took, status, np.zeros(len(due), np.int64), ["" if code == 200 else "gone" for code in status]
     )
 
 
 def test_what_failed_is_counted_and_does_not_count_as_fast() -> None:
     found = made((0.0, 0.1, 200), (1.0, 0.001, 503), (2.0, 0.3, 200), (3.0, 0.2, 200))
-    assert (found.failed, found.right) == (1, 0.75)
+    assert (found.failed, found.success_rate) == (1, 0.75)
     assert found.quantile(0.0) == 100.0
     assert found.quantile(0.95) == 300.0
     assert found.faults() == [("503 gone", 1)]

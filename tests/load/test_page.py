@@ -9,25 +9,25 @@ import pytest
 
 from loadtests.bench.figure import Figure
 from loadtests.load.__main__ import main
-from loadtests.load.answers import Answers
 from loadtests.load.page import page
-from loadtests.load.scene import Scene, charts_of, figures_of, notes_of, replicas_chart
+from loadtests.load.responses import Responses
+from loadtests.load.result import ScenarioResult, charts_of, figures_of, notes_of, replicas_chart
 
 
 @pytest.fixture
-def answers() -> Answers:
+def responses() -> Responses:
     due = np.arange(0.0, 10.0, 0.1)
     status = np.full(len(due), 200)
     status[40:50] = 503
     errors = ["<script>no replica</script>" if code == 503 else "" for code in status]
-    return Answers(5.0, due, np.full(len(due), 0.1), status, np.zeros(len(due), np.int64), errors)
+    return Responses(5.0, due, np.full(len(due), 0.1), status, np.zeros(len(due), np.int64), errors)
 
 
 @pytest.fixture
-def told(answers: Answers) -> str:
-    charts = [*charts_of(answers), replicas_chart([(0.0, 1.0), (5.0, 2.0)])]
-    bad = Scene("burst", "Some & more.", figures_of(answers), charts, notes_of(answers))
-    return page("Under load", "a machine", [Scene("steady", "Even.", [Figure("p95", 1.0, "ms", 2.0)]), bad])
+def told(responses: Responses) -> str:
+    charts = [*charts_of(responses), replicas_chart([(0.0, 1.0), (5.0, 2.0)])]
+    bad = ScenarioResult("burst", "Some & more.", figures_of(responses), charts, notes_of(responses))
+    return page("Under load", "a machine", [ScenarioResult("steady", "Even.", [Figure("p95", 1.0, "ms", 2.0)]), bad])
 
 
 def test_every_scene_has_its_verdict_and_its_figures(told: str) -> None:
@@ -35,7 +35,7 @@ def test_every_scene_has_its_verdict_and_its_figures(told: str) -> None:
         ("steady", "ok"),
         ("burst", "missed"),
     ]
-    assert '<td>answered rightly</td><td class="number">90</td><td>%</td><td>aim ≥ 100 %' in told
+    assert '<td>success rate</td><td class="number">90</td><td>%</td><td>aim ≥ 100 %' in told
     assert told.count("<svg") == 3
 
 
@@ -47,9 +47,11 @@ def test_the_page_fetches_nothing_and_runs_nothing(told: str) -> None:
     assert "inf" not in re.sub(r"[a-z]+inf|inf[a-z]+", "", told)
 
 
-def test_a_scene_without_a_right_answer_has_a_page_too(answers: Answers) -> None:
-    none = Answers(0.0, answers.due, answers.took, np.zeros_like(answers.status), answers.which, answers.errors)
-    assert "nan" not in page("x", "y", [Scene("none", "", figures_of(none), charts_of(none), notes_of(none))])
+def test_a_scene_without_a_right_answer_has_a_page_too(responses: Responses) -> None:
+    none = Responses(
+        0.0, responses.due, responses.took, np.zeros_like(responses.status), responses.which, responses.errors
+    )
+    assert "nan" not in page("x", "y", [ScenarioResult("none", "", figures_of(none), charts_of(none), notes_of(none))])
 
 
 def test_loads_are_known_by_name(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import grpc.aio
 import numpy as np
 
-from loadtests.bench.processes import held
+from loadtests.bench.processes import usage_of
 from tests.long.served import HOST, Served, served
 from tests.serving.modelserver.client import Caller, ask, request, tensor
 from tests.serving.modelserver.grpc_parts import SERVICE, asked, floats
@@ -47,14 +47,14 @@ REQUESTS = [
 async def watched(pid: int, requests: int, step: int, send: Callable[[int], Awaitable[None]]) -> None:
     """Send `requests`, `step` at once; raise AssertionError if what the server holds grows with them."""
     await send(WARM_UP)
-    first, counts, memory = held(pid), [0], []
+    first, counts, memory = usage_of(pid), [0], []
     memory.append(first.memory)
     for done in range(step, requests + 1, step):
         await send(step)
         counts.append(done)
-        memory.append(held(pid).memory)
+        memory.append(usage_of(pid).memory)
     slope = float(np.polyfit(counts, memory, 1)[0])
-    last = held(pid)
+    last = usage_of(pid)
     print(f"{requests} requests: {slope:.1f} bytes each, {memory[0] >> 20} to {memory[-1] >> 20} MiB")
     assert slope < LEAK, memory
     assert last.files - first.files <= FEW and last.tasks - first.tasks <= FEW, (first, last)

@@ -1,1 +1,1 @@
-"""The model server beside its peers: the same models, the same requests, one core each, in one run."""
+"""Benchmark of the model server and its peers: the same models and requests, one core each, in one run."""

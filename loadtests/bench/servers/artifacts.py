@@ -1,4 +1,4 @@
-"""The models that all servers are asked, trained or written anew for each run."""
+"""The models of the benchmark, trained or generated for each run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TRAINER = Path(apps.__file__).with_name("train_iris.py")
 
 @dataclass(frozen=True, slots=True)
 class Iris:
-    """One trained classifier of flowers as `skops` and `onnx` file, a request, and both right answers."""
+    """A trained classifier of flowers as `skops` and `onnx` file, a request, and the correct outputs."""
 
     skops: Path
     onnx: Path
@@ -42,7 +42,7 @@ class Iris:
 
 
 def train(python: Path | str, folder: Path, *options: str) -> Path:
-    """FOLDER/model.joblib, by the scikit-learn of that interpreter."""
+    """Train FOLDER/model.joblib with the scikit-learn of this interpreter."""
     folder.mkdir(parents=True, exist_ok=True)
     done = subprocess.run([python, TRAINER, folder, *options], capture_output=True, text=True, check=False)
     if done.returncode:
@@ -51,7 +51,9 @@ def train(python: Path | str, folder: Path, *options: str) -> Path:
 
 
 def iris(folder: Path) -> Iris:
-    """Train it with our own scikit-learn, in another process: its libraries would share memory with the servers'."""
+    """Train the classifier with our scikit-learn, in another process: its libraries would share memory with the
+    servers.
+    """
     train(sys.executable, folder, "--skops")
     weights = json.loads((folder / "weights.json").read_text())
     rows, intercepts = weights["coefficients"], weights["intercepts"]
@@ -64,7 +66,9 @@ def iris(folder: Path) -> Iris:
 
 
 def linear(rows: Sequence[Sequence[float]], intercepts: Sequence[float]) -> bytes:
-    """ONNX: FP32 input-0 [n, FEATURES] → probabilities [n, CLASSES]; `rows` has one row of weights for each class."""
+    """Return an ONNX model: FP32 input-0 [n, FEATURES] → probabilities [n, CLASSES]. `rows` has the weights of each
+    class.
+    """
     columns = [weight for feature in zip(*rows, strict=True) for weight in feature]
     return models.model(
         [
@@ -79,9 +83,10 @@ def linear(rows: Sequence[Sequence[float]], intercepts: Sequence[float]) -> byte
 
 
 def perceptron(folder: Path, width: int = WIDE) -> tuple[Path, Tensor, Sequence[float]]:
-    """ONNX: FP32 x [n, NARROW] → y [n, ANSWERS] by layers of weights and ReLU; a request, and its right answer.
+    """Return an ONNX model with layers of weights and ReLU, a request, and the correct output.
 
-    One row costs as much as reading all weights; more rows at once read them once.
+    FP32 x [n, NARROW] → y [n, ANSWERS]. One row takes as long as reading all weights; several rows at once read them
+    once.
     """
     noise = random.Random(SEED)
     sizes = [NARROW, *[width] * (HIDDEN + 1), ANSWERS]
@@ -97,7 +102,7 @@ def perceptron(folder: Path, width: int = WIDE) -> tuple[Path, Tensor, Sequence[
 
 
 def _layer(noise: random.Random, rows: int, columns: int) -> list[array[float]]:
-    """Weights by output; what comes out is about as large as what goes in."""
+    """Return weights by output, scaled so that outputs have the size of inputs."""
     scale = math.sqrt(24 / columns)  # He's initialisation: noise of this width has a variance of 2 / columns
     return [array("f", (scale * (noise.random() - 0.5) for _ in range(columns))) for _ in range(rows)]
 
@@ -116,7 +121,7 @@ def _perceptron(layers: Sequence[Sequence[array[float]]]) -> bytes:
 
 
 def image_model(folder: Path) -> Path:
-    """ONNX: FP32 image [n, 3, 224, 224] → the mean of each channel. It costs next to nothing: decoding is the work."""
+    """Return an ONNX model: FP32 image [n, 3, 224, 224] → the mean of each channel. Most of the work is decoding."""
     path = folder / "image.onnx"
     path.write_bytes(
         models.model(
@@ -129,7 +134,7 @@ def image_model(folder: Path) -> Path:
 
 
 def image() -> tuple[Tensor, Sequence[float]]:
-    """An image of noise (2.9 MB as JSON, 0.6 MB as bytes), and the mean of each channel."""
+    """Return an image of noise (2.9 MB as JSON, 0.6 MB as bytes), and the mean of each channel."""
     noise = random.Random(SEED)
     size = SIDE * SIDE
     pixels = array("f", (noise.random() for _ in range(CHANNELS * size)))
@@ -138,7 +143,7 @@ def image() -> tuple[Tensor, Sequence[float]]:
 
 
 def softmax(scores: Sequence[float]) -> list[float]:
-    """Probabilities from scores."""
+    """Return probabilities from scores."""
     powers = [math.exp(score - max(scores)) for score in scores]
     return [power / sum(powers) for power in powers]
 

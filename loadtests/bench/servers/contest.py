@@ -1,4 +1,4 @@
-"""Servers that take turns: each round starts every one of them alone, asks it everything, and ends it."""
+"""Alternating measurement of servers: each round starts every server alone, applies all loads, and stops it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.support.ports import free_ports
 
 CONNECTIONS = 16
 WARM_UP = 1.0  # s
-ALONE_SHARE = 0.5  # of the time at 16 connections is spent at one
+ALONE_SHARE = 0.5  # share of the time at 16 connections that is spent at one
 MEGABYTE = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`seconds` at 16 connections; the cores of server and generator."""
+    """The plan: `seconds` at 16 connections, and the cores of server and generator."""
 
     rounds: int
     seconds: float
@@ -31,7 +31,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One load in one turn: under 16 connections, and alone on one."""
+    """The results of one load in one round: with 16 connections, and with one."""
 
     crowd: Pressure
     alone: Pressure
@@ -39,7 +39,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One server in one round: by load, its PSS in MB after all of them, seconds from exec to the first 200."""
+    """The results of one server in one round: by load, its PSS in MB, and seconds from exec to the first 200."""
 
     loads: Mapping[str, Measured]
     memory: float
@@ -48,27 +48,27 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """By subject, the turns in order."""
+    """Rounds in order, by subject."""
 
     turns: Mapping[str, Sequence[Turn]]
 
     def median(self, subject: str, value: Callable[[Turn], float]) -> float:
-        """Of all rounds."""
+        """Return the median of all rounds."""
         return statistics.median(map(value, self.turns[subject]))
 
     def ratio(self, above: str, over: Callable[[Turn], float], below: str, under: Callable[[Turn], float]) -> float:
-        """The median of the rounds' ratios: what disturbs a round disturbs both sides of it."""
+        """Return the median of the rounds' ratios. A disturbance of a round affects both sides."""
         pairs = zip(self.turns[above], self.turns[below], strict=True)
         return statistics.median(over(upper) / under(lower) for upper, lower in pairs)
 
 
 def rate(load: str) -> Callable[[Turn], float]:
-    """Answers a second at 16 connections."""
+    """Responses per second with 16 connections."""
     return lambda turn: turn.loads[load].crowd.rate
 
 
 def alone(load: str) -> Callable[[Turn], float]:
-    """p50 at one connection in ms."""
+    """p50 latency with one connection in ms."""
     return lambda turn: turn.loads[load].alone.p50
 
 
@@ -78,7 +78,7 @@ def memory(turn: Turn) -> float:
 
 
 def hold(subjects: Sequence[Subject], loads: Sequence[Load], plan: Plan, folder: Path) -> Results:
-    """Let them take turns. Raises SystemExit when one answers wrongly or not at all."""
+    """Run all rounds. Raises SystemExit if a server fails or gives a wrong response."""
     turns: dict[str, list[Turn]] = {subject.label: [] for subject in subjects}
     for _ in range(plan.rounds):
         for subject in subjects:
@@ -102,7 +102,7 @@ def start(subject: Subject, ports: Ports, folder: Path, core: int) -> Server:
 
 
 def _measure(subject: Subject, server: Server, load: Load, ports: Ports, plan: Plan) -> Measured:
-    if subject.answers and load.kind is not Kind.GRPC:  # the client of gRPC looks at its answers itself
+    if subject.answers and load.kind is not Kind.GRPC:  # the gRPC client checks responses itself
         load.check(server.first_answer(load)[1])
     press = plan.generator.press
     press(load, ports, 1, WARM_UP)

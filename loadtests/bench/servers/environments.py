@@ -1,4 +1,4 @@
-"""Environments of the peers: their requirements and ours exclude each other, so each has one of its own, made once."""
+"""Virtual environments of the peers, each created once: their requirements conflict with ours and with each other."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-STAMP = "installed.txt"  # the requirements, written last: without it an environment is half made
+STAMP = "installed.txt"  # the requirements, written last; without it an environment is incomplete
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A server of others at one version; `same`: packages at the versions that we have, `more`: what it needs besides.
+    """A peer at one version. `same` are packages at our versions, `more` its other packages.
 
-    Engines are the same where they can be: what is compared is what stands around them.
+    Engines have the same versions if possible, so that the benchmark compares the servers around them.
     """
 
     name: str
@@ -27,12 +27,12 @@ class Peer:
     more: Sequence[str] = ()
 
     def python(self) -> Path:
-        """The interpreter of its environment, which is made when it is not there. Raises SystemExit."""
+        """Return the interpreter of the environment, and create it if it is missing. Raises SystemExit."""
         folder = cache(os.environ) / f"{self.name}-{self.version}"
         wanted = "\n".join((f"python {sys.version}", *self._all()))
         stamp = folder / STAMP
         if not stamp.exists() or stamp.read_text() != wanted:
-            print(f"making an environment for {self.name} {self.version} in {folder}", flush=True)
+            print(f"creating an environment for {self.name} {self.version} in {folder}", flush=True)
             shutil.rmtree(folder, ignore_errors=True)
             folder.parent.mkdir(parents=True, exist_ok=True)
             _make(folder, self._all())
@@ -45,7 +45,7 @@ class Peer:
 
 
 def cache(environ: Mapping[str, str]) -> Path:
-    """Where all of them are."""
+    """Folder of all environments."""
     base = environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "knodel" / "peers"
 
@@ -62,7 +62,7 @@ def _make(folder: Path, requirements: Sequence[str]) -> None:
 
 
 def _uv() -> str | None:
-    """The Makefile's, or the machine's."""
+    """Return uv, from the Makefile's environment or the machine."""
     made = Path(f"{sys.prefix}-uv") / "bin" / "uv"
     return str(made) if made.exists() else shutil.which("uv")
 
@@ -70,4 +70,4 @@ def _uv() -> str | None:
 def _run(command: Sequence[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise SystemExit(f"an environment for a peer cannot be made: {done.stderr.strip()[-2000:]}")
+        raise SystemExit(f"cannot create an environment for a peer: {done.stderr.strip()[-2000:]}")

@@ -1,9 +1,10 @@
-"""Requests of gRPC without a pause, by h2load: a client in Python takes as long for a call as a server does.
+"""gRPC load by h2load: a client in Python takes as long for a call as a server.
 
     python -m loadtests.bench.servers.grpc_load HOST:PORT FILE --connections N --seconds S --answer 0.1,0.2
 
-FILE has the encoded ModelInferRequest, --answer the numbers of the first output. h2load does not look at answers, and a
-call that gRPC refuses is a 200 for HTTP; so a client asks before and after, and all between must be as many bytes.
+FILE contains the encoded ModelInferRequest, --answer the values of the first output. h2load does not check responses,
+and a rejected gRPC call has HTTP status 200. A client therefore checks a response before and after the load, and all
+responses between must have the same size.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ CONTENTS = ("fp32_contents", "fp64_contents", "int64_contents")
 RAW_TYPES = {"FP32": "<f4", "FP64": "<f8", "INT64": "<i8"}
 HEADERS = ("content-type: application/grpc", "te: trailers")
 ANSWERED = "200"
-FRAME = 5  # bytes before a message of gRPC: whether it is compressed, and its length
+FRAME = 5  # bytes before a gRPC message: compression flag and length
 _REQUESTS = re.compile(r"(\d+) succeeded")
 _DATA = re.compile(r"traffic: .*\((\d+)\) data")
-LEEWAY = 60.0  # s that h2load may take beyond its time
+LEEWAY = 60.0  # s beyond the duration of h2load
 
 
 def numbers_of(message: bytes) -> Iterator[float]:
-    """The numbers of the first output of a ModelInferResponse, raw or not."""
+    """Return the values of the first output of a ModelInferResponse, raw or typed."""
     answer = service_pb2.ModelInferResponse.FromString(message)
     if answer.raw_output_contents:
         datatype = RAW_TYPES[answer.outputs[0].datatype]
@@ -50,7 +51,7 @@ def numbers_of(message: bytes) -> Iterator[float]:
 
 
 def press(target: str, load: Load, connections: int, seconds: float) -> dict[str, Any]:
-    """What h2load measured. Raises grpc.RpcError when a call fails, SystemExit when an answer is wrong."""
+    """Run the load and return the results. Raises grpc.RpcError if a call fails, SystemExit if a response is wrong."""
     size = _compare(target, load)
     with tempfile.TemporaryDirectory(prefix="knodel-bench-") as folder:
         body, log = Path(folder, "body"), Path(folder, "log")
@@ -67,7 +68,7 @@ def press(target: str, load: Load, connections: int, seconds: float) -> dict[str
 
 
 def parse(log: str) -> dict[str, Any]:
-    """Figures from h2load's lines, one a request: when it began (us), the status, how long it took (us)."""
+    """Return the figures from h2load's log, with one line per request: start (µs), status, duration (µs)."""
     lines = [line.split("\t") for line in log.splitlines()]
     took = [float(line[2]) for line in lines]
     begun = [int(line[0]) for line in lines]
@@ -84,15 +85,15 @@ def parse(log: str) -> dict[str, Any]:
 
 
 def broken(output: str, size: int) -> int:
-    """How many of the answers that h2load counted had not `size` bytes, by the bytes of all of them."""
+    """Return the number of responses that do not have `size` bytes, from the total size of all."""
     requests, data = _REQUESTS.search(output), _DATA.search(output)
     if requests is None or data is None:
-        raise SystemExit(f"h2load said nothing of what it received: {output[-500:]}")
+        raise SystemExit(f"h2load printed no traffic line: {output[-500:]}")
     return max(0, int(requests[1]) - int(data[1]) // size)
 
 
 def _compare(target: str, load: Load) -> int:
-    """The size of the right answer. Raises SystemExit when it is wrong."""
+    """Return the size of the correct response. Raises SystemExit if it is wrong."""
     with grpc.insecure_channel(target) as channel:
         answer: bytes = channel.unary_unary(GRPC_METHOD)(load.body)
     load.compare(numbers_of(answer))
@@ -100,7 +101,7 @@ def _compare(target: str, load: Load) -> int:
 
 
 def main() -> int:
-    """Print what was measured as wrk's script does."""
+    """Print the results in the format of wrk's script."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("target")
     parser.add_argument("file", type=Path)

@@ -1,4 +1,4 @@
--- What wrk sends, and how it says what it measured: one line that is read by loadtests/bench/servers/pressure.py.
+-- Requests of wrk, and its results as one line for loadtests/bench/servers/pressure.py.
 local file = assert(io.open(os.getenv("BENCH_BODY"), "rb"))
 wrk.method = "POST"
 wrk.body = file:read("*a")

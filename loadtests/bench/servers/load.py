@@ -1,4 +1,4 @@
-"""What servers are asked: one kind of request each, with the numbers that a right answer has."""
+"""The requests of the benchmark, each with the correct output."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any
 NAME = "bench"
 PATH = f"/v2/models/{NAME}/infer"
 GRPC_METHOD = "/inference.GRPCInferenceService/ModelInfer"
-TOLERANCE = 1e-4  # between what two libraries make of FP32
+TOLERANCE = 1e-4  # tolerance between two libraries with FP32
 JSON_TYPE = "application/json"
 BINARY_TYPE = "application/octet-stream"
 
 
 class Kind(Enum):
-    """How the tensor travels."""
+    """Encoding of the tensor."""
 
     JSON = "JSON"
     BINARY = "binary"
@@ -27,7 +27,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The body of a request (of gRPC: the message) and `answer`, the numbers of the first output."""
+    """A request body (gRPC: the message) and `answer`, the correct values of the first output."""
 
     label: str
     kind: Kind
@@ -36,20 +36,20 @@ class Load:
     answer: Sequence[float]
 
     def check(self, body: bytes) -> None:
-        """Raises SystemExit when the JSON answer is another one."""
+        """Check a JSON response. Raises SystemExit if it is wrong."""
         self.compare(_numbers(json.loads(body)["outputs"][0]["data"]))
 
     def compare(self, found: Iterable[float]) -> None:
-        """Raises SystemExit when these are not the numbers."""
+        """Check output values. Raises SystemExit if they are wrong."""
         numbers = list(found)
         same = len(numbers) == len(self.answer)
         if not same or not all(map(_close, numbers, self.answer)):
-            raise SystemExit(f"{self.label}: the answer is {numbers[:8]}, expected {list(self.answer)[:8]}")
+            raise SystemExit(f"{self.label}: output {numbers[:8]}, expected {list(self.answer)[:8]}")
 
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """An FP32 tensor to ask about; `raw` has its little-endian bytes."""
+    """An FP32 tensor as input; `raw` has its little-endian bytes."""
 
     name: str
     shape: Sequence[int]
@@ -58,13 +58,13 @@ class Tensor:
 
 
 def as_json(label: str, tensor: Tensor, answer: Sequence[float]) -> Load:
-    """Numbers as text."""
+    """Return the load with numbers as text."""
     body = json.dumps({"inputs": [_input(tensor) | {"data": list(tensor.numbers)}]}, separators=(",", ":"))
     return Load(label, Kind.JSON, body.encode(), {"Content-Type": JSON_TYPE}, answer)
 
 
 def as_binary(label: str, tensor: Tensor, answer: Sequence[float]) -> Load:
-    """By the binary tensor data extension; the answer comes as JSON."""
+    """Return the load with the binary tensor data extension. The response is JSON."""
     parameters = {"binary_data_size": len(tensor.raw)}
     head = json.dumps({"inputs": [_input(tensor) | {"parameters": parameters}]}, separators=(",", ":")).encode()
     headers = {"Content-Type": BINARY_TYPE, "Inference-Header-Content-Length": str(len(head))}
@@ -72,7 +72,7 @@ def as_binary(label: str, tensor: Tensor, answer: Sequence[float]) -> Load:
 
 
 def as_grpc(label: str, tensor: Tensor, answer: Sequence[float]) -> Load:
-    """A ModelInferRequest with raw contents."""
+    """Return the load as a ModelInferRequest with raw contents."""
     from tritonclient.grpc import service_pb2
 
     message = service_pb2.ModelInferRequest(model_name=NAME, raw_input_contents=[tensor.raw])

@@ -1,4 +1,4 @@
-"""How much a server does, and how soon it answers, under requests without a pause: by wrk, and by h2load for gRPC."""
+"""Throughput and latency of a server under a closed loop: by wrk, and by h2load for gRPC."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from loadtests.bench.servers.server import HOST, Ports
 
 SCRIPT = Path(__file__).with_name("load.lua")
 MARK = "BENCH "
-LONGEST_ANSWER = "60s"  # wrk counts a slower one as an error
-LEEWAY = 120.0  # s that a generator may take beyond its time
+LONGEST_ANSWER = "60s"  # wrk counts slower responses as errors
+LEEWAY = 120.0  # s beyond the duration of a load
 
 
 @dataclass(frozen=True, slots=True)
 class Pressure:
-    """Answers a second, and quantiles of their time in ms."""
+    """Responses per second, and quantiles of their latency in ms."""
 
     rate: float
     p50: float
@@ -32,12 +32,12 @@ class Pressure:
 
 @dataclass(frozen=True, slots=True)
 class Generator:
-    """Sends from one core."""
+    """A load generator on one core."""
 
     core: int
 
     def press(self, load: Load, ports: Ports, connections: int, seconds: float) -> Pressure:
-        """Each connection sends its next request when it has its answer. Raises SystemExit when one was refused."""
+        """Run a closed loop. Raises SystemExit if a request is rejected."""
         with tempfile.NamedTemporaryFile(prefix="knodel-bench-") as body:
             body.write(load.body)
             body.flush()
@@ -57,31 +57,31 @@ class Generator:
 
 
 def parse(output: str, label: str) -> Pressure:
-    """What a generator printed. Raises SystemExit when a request failed: then the figures mean nothing."""
+    """Parse the output of a generator. Raises SystemExit if a request failed, since the figures would be wrong."""
     line = next((line for line in output.splitlines() if line.startswith(MARK)), None)
     if line is None:
-        raise SystemExit(f"{label}: the generator said nothing of what it measured: {output[-500:]}")
+        raise SystemExit(f"{label}: the generator printed no results: {output[-500:]}")
     found = json.loads(line.removeprefix(MARK))
     if found["refused"] or found["broken"] or not found["requests"]:
-        raise SystemExit(f"{label}: not every request was answered: {line}")
+        raise SystemExit(f"{label}: some requests failed: {line}")
     rate = found["requests"] / (found["microseconds"] / 1e6)
     return Pressure(rate, *(found[name] / 1000 for name in ("p50", "p95", "p99")))
 
 
 def wrk() -> str:
-    """The program. Raises SystemExit when it is not installed."""
-    return _program("wrk", "it sends the requests (package wrk of Debian and Ubuntu)")
+    """Return the path of wrk. Raises SystemExit if it is not installed."""
+    return _program("wrk", "install it to generate load (package wrk on Debian and Ubuntu)")
 
 
 def h2load() -> str:
-    """The program. Raises SystemExit when it is not installed."""
-    return _program("h2load", "it sends calls of gRPC (package nghttp2-client of Debian and Ubuntu)")
+    """Return the path of h2load. Raises SystemExit if it is not installed."""
+    return _program("h2load", "install it to generate gRPC load (package nghttp2-client on Debian and Ubuntu)")
 
 
 def _program(name: str, purpose: str) -> str:
     program = shutil.which(name)
     if program is None:
-        raise SystemExit(f"{name} is not installed: {purpose}")
+        raise SystemExit(f"{name} is not installed; {purpose}")
     return program
 
 

@@ -1,4 +1,4 @@
-"""One server that is measured: a process group of its own, held on one core."""
+"""A measured server: a process group of its own, pinned to one core."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from loadtests.bench.processes import members_of, pss
 from loadtests.bench.servers.load import PATH, Load
 
 HOST = "127.0.0.1"
-PATIENCE = 60.0  # s for a start, and for an answer
+PATIENCE = 60.0  # s until a timeout of a start or a response
 GRACE = 10.0  # s from SIGTERM to SIGKILL
-LOOK = 0.002  # s between tries to reach a server that starts
-NOT_YET = frozenset({0, 404, 503})  # nobody there, no model there, not ready; anything else stays as it is
-LOG_TAIL = 2000  # characters of a log that a failure shows
+LOOK = 0.002  # s between attempts to reach a starting server
+NOT_YET = frozenset({0, 404, 503})  # no connection, no model, not ready; any other status is final
+LOG_TAIL = 2000  # characters of the log in an error message
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Loopback ports; `more` is for a page of metrics or the like."""
+    """Loopback ports; `more` is for a metrics page or similar."""
 
     http: int
     grpc: int
@@ -35,7 +35,7 @@ class Ports:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How a process is started: `env` comes on top of this process's own."""
+    """Command line of a process; `env` extends the environment of this process."""
 
     argv: Sequence[str]
     env: Mapping[str, str] = field(default_factory=dict)
@@ -64,7 +64,9 @@ class Server:
         self.stop()
 
     def first_answer(self, load: Load) -> tuple[float, bytes]:
-        """(seconds from exec to the first 200, its body). Raises SystemExit when there is none."""
+        """Start the server; return seconds from exec to the first 200, and its body. Raises SystemExit if there is
+        none.
+        """
         while True:
             status, body = ask(self._port, load)
             took = time.perf_counter() - self._began
@@ -72,12 +74,12 @@ class Server:
                 return took, body
             if status not in NOT_YET or took > PATIENCE or self._process.poll() is not None:
                 answer = f"{status} {body[:200]!r}"
-                raise SystemExit(f"{self._label} gave no 200 within {took:.1f} s ({answer}): {self._said()}")
+                raise SystemExit(f"{self._label} gave no 200 within {took:.1f} s ({answer}): {self._log_tail()}")
             time.sleep(LOOK)
 
     @property
     def pid(self) -> int:
-        """Of the process, and of its group."""
+        """Pid of the process and of its group."""
         return self._process.pid
 
     def memory(self) -> int:
@@ -85,7 +87,7 @@ class Server:
         return sum(pss(pid) for pid in members_of(self._process.pid))
 
     def stop(self) -> None:
-        """SIGTERM, then SIGKILL to what is left of the group."""
+        """Stop the server: SIGTERM, then SIGKILL to the rest of the group."""
         self._process.terminate()
         try:
             self._process.wait(GRACE)
@@ -95,12 +97,12 @@ class Server:
         for pid in list(members_of(self._process.pid)):
             os.kill(pid, signal.SIGKILL)
 
-    def _said(self) -> str:
+    def _log_tail(self) -> str:
         return self._log.read_text(errors="replace")[-LOG_TAIL:]
 
 
 def ask(port: int, load: Load) -> tuple[int, bytes]:
-    """(status, body) of one request over a connection of its own; (0, …) when nobody answers."""
+    """Return (status, body) of one request over a connection of its own; status 0 if there is no response."""
     connection = http.client.HTTPConnection(HOST, port, timeout=PATIENCE)
     try:
         connection.request("POST", PATH, load.body, dict(load.headers))

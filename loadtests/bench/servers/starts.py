@@ -1,4 +1,4 @@
-"""From nothing to the first 200: by exec, beside a bare application and the peers, and forked from a zygote."""
+"""Benchmark of starts to the first 200: by exec, with a bare application and the peers, and by fork from a zygote."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from loadtests.bench.servers.zygote import Zygote
 from serving.modelserver.pool.preloading import modules_for
 from tests.support.ports import free_ports
 
-PER_ROUND = 3  # starts of each
+PER_ROUND = 3  # starts of each server
 OVER_BARE = 1.4
 FORKED_MS = 150
 
 
 def figures(model: Path, load: Load, subjects: Sequence[Subject], plan: Plan, folder: Path) -> list[Figure]:
-    """`model`: the ONNX file that all of them serve; `subjects`: those that are started by exec."""
+    """Yield the figures. `model`: the ONNX file of all servers; `subjects`: servers that are started by exec."""
     compile_ours()
     count = plan.rounds * PER_ROUND
     took = by_exec(subjects, load, count, plan.server_core, folder)
@@ -42,12 +42,12 @@ def figures(model: Path, load: Load, subjects: Sequence[Subject], plan: Plan, fo
         *(Figure(f"exec to first 200, p50 of {count}: {label}", value, "ms") for label, value in medians.items()),
         Figure(f"  {KNODEL_LABEL} to {BARE_LABEL}", statistics.median(ratios), "x", OVER_BARE),
         Figure(forks, statistics.median(forked) * 1000, "ms", FORKED_MS),
-        Figure("forked from the zygote, slowest", max(forked) * 1000, "ms"),
+        Figure("forked from the zygote, maximum", max(forked) * 1000, "ms"),
     ]
 
 
 def compile_ours() -> None:
-    """As an installer does: a checkout, where no byte code is written, would be compiled anew at each start."""
+    """Compile byte code like an installer. A checkout without byte code would be compiled at each start."""
     for package in (clusters, serving):
         compileall.compile_dir(package.__path__[0], quiet=1)
 
@@ -55,7 +55,7 @@ def compile_ours() -> None:
 def by_exec(
     subjects: Sequence[Subject], load: Load, count: int, core: int, folder: Path
 ) -> Mapping[str, Sequence[float]]:
-    """Seconds of each start by subject, in turn."""
+    """Return the seconds of each start by subject, alternately."""
     took: dict[str, list[float]] = {subject.label: [] for subject in subjects}
     for _ in range(count):
         for subject in subjects:
@@ -65,7 +65,7 @@ def by_exec(
 
 
 def by_fork(model: Path, load: Load, count: int, core: int, folder: Path) -> Sequence[float]:
-    """Seconds of each start out of one zygote."""
+    """Return the seconds of each start from one zygote."""
     arguments = knodel_arguments(model)[2:]
     took = []
     with Zygote(folder, modules_for(arguments), core) as zygote:

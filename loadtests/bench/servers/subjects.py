@@ -1,4 +1,4 @@
-"""Who is measured, and how each is started for a model file."""
+"""The measured servers, and their command lines for a model file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ALL_KINDS = frozenset(Kind)
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A way to serve: `speaks` says which requests it takes, `answers` whether by a model (the floor only echoes)."""
+    """A server; `speaks` lists its protocols, `answers` is false for the floor, which only echoes."""
 
     label: str
     launch: Callable[[Ports, Path], Launch]
@@ -41,7 +41,7 @@ class Subject:
 
 
 def knodel(model: Path, grpc: bool = False, batch: int = 0) -> Subject:
-    """Our server, with its defaults; gRPC only where it is asked for, as a container has it, and so are batches."""
+    """Our server with its defaults. gRPC and batches are enabled only if the load needs them."""
     more = ["--max-batch-size", str(batch)] if batch else []
 
     def launch(ports: Ports, _: Path) -> Launch:
@@ -52,12 +52,12 @@ def knodel(model: Path, grpc: bool = False, batch: int = 0) -> Subject:
 
 
 def knodel_arguments(model: Path) -> list[str]:
-    """Behind the interpreter's name."""
+    """Arguments after the interpreter."""
     return ["-m", "serving.modelserver", "--name", NAME, "--storage-uri", model.as_uri()]
 
 
 def knodel_environment(ports: Ports) -> Mapping[str, str]:
-    """Its ports of HTTP."""
+    """HTTP ports."""
     return {"PORT": str(ports.http), "MANAGEMENT_PORT": str(ports.more)}
 
 
@@ -74,7 +74,7 @@ def kserve(model: Path, silent: bool = False) -> Subject:
 
 
 def mlserver(model: Path) -> Subject:
-    """MLServer without worker processes, with which it is slower; it has no ONNX runtime of its own."""
+    """MLServer without worker processes, which are slower. It has no ONNX runtime of its own."""
     python = MLSERVER.python()
     implementation = "mlserver_onnx.OnnxModel" if model.suffix == ".onnx" else "mlserver_sklearn.SKLearnModel"
     described = {"name": NAME, "implementation": implementation, "parameters": {"uri": str(model)}}

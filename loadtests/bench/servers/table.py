@@ -1,4 +1,4 @@
-"""The figures of the model server, each beside its aim; the aims compare with a peer of the same run."""
+"""Figures of the model server with their aims. The aims are relative to a peer in the same run."""
 
 from __future__ import annotations
 
@@ -34,17 +34,19 @@ LONGER = 2  # times as long as other loads: some servers answer ten images a sec
 
 
 def plan(rounds: int, seconds: float) -> Plan:
-    """On the first and the last core of this process. Raises SystemExit when there is only one, or no generator."""
+    """Return the plan with the first and the last core of this process. Raises SystemExit without two cores or without
+    a generator.
+    """
     wrk()
     h2load()
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:
-        raise SystemExit("the model server's figures need two cores: one for the server, one for who asks")
+        raise SystemExit("this benchmark needs two cores: one for the server, one for the load generator")
     return Plan(rounds, seconds, cores[0], Generator(cores[-1]))
 
 
 def figures(how: Plan, folder: Path) -> Iterator[Figure]:
-    """All of them, as they come."""
+    """Yield all figures."""
     flowers = artifacts.iris(folder)
     yield from sklearn(flowers, how, folder)
     yield from onnx(flowers, how, folder)
@@ -54,7 +56,7 @@ def figures(how: Plan, folder: Path) -> Iterator[Figure]:
 
 
 def sklearn(flowers: Iris, how: Plan, folder: Path) -> list[Figure]:
-    """A classifier of scikit-learn, whose own work is the greater part of a request."""
+    """Yield the figures of a scikit-learn classifier, whose own work is most of a request."""
     title = "sklearn"
     load = as_json(title, flowers.flower, flowers.label)
     pickled = artifacts.train(subjects.KSERVE.python(), folder / "kserve")
@@ -78,7 +80,7 @@ def sklearn(flowers: Iris, how: Plan, folder: Path) -> list[Figure]:
 
 
 def onnx(flowers: Iris, how: Plan, folder: Path) -> list[Figure]:
-    """The same classifier as ONNX, which costs next to nothing: what is left is the server."""
+    """Yield the figures of the same classifier as ONNX, in which the server is most of a request."""
     title, call = "ONNX", "ONNX by gRPC"
     loads = [
         as_json(title, flowers.flower, flowers.probabilities),
@@ -105,7 +107,7 @@ def onnx(flowers: Iris, how: Plan, folder: Path) -> list[Figure]:
 
 
 def images(how: Plan, folder: Path) -> list[Figure]:
-    """An image, whose text or bytes are the work."""
+    """Yield the figures of an image, in which decoding is most of a request."""
     text, binary = "image as JSON", "image as bytes"
     tensor, means = artifacts.image()
     loads = [as_json(text, tensor, means), as_binary(binary, tensor, means)]
@@ -124,7 +126,7 @@ def images(how: Plan, folder: Path) -> list[Figure]:
 
 
 def batches(how: Plan, folder: Path) -> list[Figure]:
-    """A model whose work is reading its weights: 16 callers can share it."""
+    """Yield the figures of a model that reads many weights, which 16 callers can share."""
     title = "weights"
     model, request, answer = artifacts.perceptron(folder)
     load = as_json(title, request, answer)
@@ -141,7 +143,7 @@ def batches(how: Plan, folder: Path) -> list[Figure]:
 
 
 def starting(flowers: Iris, how: Plan, folder: Path) -> list[Figure]:
-    """Starts with the ONNX classifier."""
+    """Yield the figures of starts with the ONNX classifier."""
     load = as_json("start", flowers.flower, flowers.probabilities)
     makers = (subjects.knodel, subjects.bare, subjects.kserve, subjects.mlserver)
     return starts.figures(flowers.onnx, load, [make(flowers.onnx) for make in makers], how, folder)

@@ -1,4 +1,4 @@
-"""A zygote of the embedded cluster, without the cluster: what a start costs when everything is imported."""
+"""The zygote of the embedded cluster without the cluster, to measure starts with all modules imported."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ENTRY = "serving.modelserver.main:main"
 
 
 class Zygote:
-    """One that runs on one core, as do its children."""
+    """A running zygote, pinned with its children to one core."""
 
     def __init__(self, folder: Path, modules: Sequence[str], core: int) -> None:
         self._folder = folder
@@ -38,7 +38,7 @@ class Zygote:
                 ["taskset", "--cpu-list", str(core), *program, "--fd", str(listener.fileno()), *words],
                 env=os.environ | SINGLE_THREADED, stdout=log, stderr=log, pass_fds=[listener.fileno()],
             )  # fmt: skip
-        self._ask({"op": "hello"})  # answered once all is imported
+        self._ask({"op": "hello"})  # the response comes after all imports
 
     def __enter__(self) -> Zygote:
         return self
@@ -49,7 +49,7 @@ class Zygote:
         self._process.wait()
 
     def first_answer(self, arguments: Sequence[str], environment: Mapping[str, str], port: int, load: Load) -> float:
-        """Seconds from the wish for a server to its first 200; the server is ended then. Raises SystemExit."""
+        """Fork a server; return the seconds until its first 200, and stop it. Raises SystemExit."""
         log, record = self._folder / "forked.log", self._folder / "forked.json"
         env = {"PATH": os.environ["PATH"], **SINGLE_THREADED, **environment}
         spawn = SpawnRequest(ENTRY, tuple(arguments), env, str(self._folder), str(log), {}, str(record), {})

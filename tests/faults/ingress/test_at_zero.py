@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from loadtests.bench.processes import Held, held, processes_of, pss
+from loadtests.bench.processes import ProcessUsage, processes_of, pss, usage_of
 from tests.faults.ingress.callers import callers
 from tests.platform.machine import Machine, machine
 from tests.support.wait import eventually
@@ -97,6 +97,6 @@ async def told_and_forgotten(here: Machine) -> None:
         assert now.tasks == base.tasks
 
 
-def held_by(here: Machine, role: str) -> Held:
+def held_by(here: Machine, role: str) -> ProcessUsage:
     """By the process of that role, of shared memory its part."""
-    return held(next(pid for pid, found in processes_of(here.state) if found == role), pss)
+    return usage_of(next(pid for pid, found in processes_of(here.state) if found == role), pss)

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from loadtests.bench.processes import Held, all_stats, held, processes_of
+from loadtests.bench.processes import ProcessUsage, all_stats, processes_of, usage_of
 from tests.support.wait import eventually
 
 SHARE: Final = 0.1
@@ -30,12 +30,12 @@ STAYS: Final = ("platform", "gateway", "activator", "zygote")
 """Roles of processes that live as long as the platform does."""
 
 
-def holdings(state: Path, roles: Iterable[str] = STAYS) -> dict[str, Held]:
+def holdings(state: Path, roles: Iterable[str] = STAYS) -> dict[str, ProcessUsage]:
     """Role → what its processes hold together."""
-    wanted, found = set(roles), dict[str, Held]()
+    wanted, found = set(roles), dict[str, ProcessUsage]()
     for pid, role in processes_of(state):
         if role in wanted:
-            found[role] = found.get(role, Held()) + held(pid)
+            found[role] = found.get(role, ProcessUsage()) + usage_of(pid)
     return found
 
 
@@ -50,11 +50,11 @@ def zombies(state: Path) -> list[int]:
     return [pid for pid, stat in all_stats() if stat.state == "Z" and stat.parent in parents]
 
 
-def excess(base: Mapping[str, Held], now: Mapping[str, Held]) -> list[str]:
+def excess(base: Mapping[str, ProcessUsage], now: Mapping[str, ProcessUsage]) -> list[str]:
     """What is not back at its base, in words; less memory than before is no fault."""
     told = []
     for role, before in base.items():
-        after = now.get(role, Held())
+        after = now.get(role, ProcessUsage())
         if after.memory > before.memory * (1 + SHARE) + SLACK:
             told.append(f"{role}: {after.memory >> 20} MiB, {before.memory >> 20} MiB before")
         for name in ("files", "tasks"):
@@ -64,7 +64,7 @@ def excess(base: Mapping[str, Held], now: Mapping[str, Held]) -> list[str]:
     return told
 
 
-async def back_to_base(state: Path, base: Mapping[str, Held], within: float = WITHIN) -> None:
+async def back_to_base(state: Path, base: Mapping[str, ProcessUsage], within: float = WITHIN) -> None:
     """Return once all is back; raises AssertionError with what is not, `within` seconds later."""
 
     def settled() -> bool:

@@ -8,28 +8,28 @@ from pathlib import Path
 
 import pytest
 
-from loadtests.bench.processes import Held
+from loadtests.bench.processes import ProcessUsage
 from tests.faults.kit.resources import FEW, SLACK, back_to_base, excess, holdings, zombies
 from tests.support.wait import eventually
 
-BASE = {"gateway": Held(memory=100 << 20, files=50, tasks=20)}
+BASE = {"gateway": ProcessUsage(memory=100 << 20, files=50, tasks=20)}
 
 
 @pytest.mark.parametrize(
     "after",
     [
-        Held(memory=(110 << 20) + SLACK + 1, files=50, tasks=20),
-        Held(memory=100 << 20, files=50 + 6, tasks=20),
-        Held(memory=100 << 20, files=50, tasks=20 + FEW + 1),
-        Held(),
+        ProcessUsage(memory=(110 << 20) + SLACK + 1, files=50, tasks=20),
+        ProcessUsage(memory=100 << 20, files=50 + 6, tasks=20),
+        ProcessUsage(memory=100 << 20, files=50, tasks=20 + FEW + 1),
+        ProcessUsage(),
     ],
 )
-def test_what_is_not_back_at_its_base_is_told(after: Held) -> None:
+def test_what_is_not_back_at_its_base_is_told(after: ProcessUsage) -> None:
     assert excess(BASE, {"gateway": after})
 
 
 def test_what_is_about_as_before_is_no_leak() -> None:
-    assert excess(BASE, {"gateway": Held(memory=90 << 20, files=50 + FEW, tasks=20 - FEW)}) == []
+    assert excess(BASE, {"gateway": ProcessUsage(memory=90 << 20, files=50 + FEW, tasks=20 - FEW)}) == []
 
 
 async def test_a_zombie_is_found_and_counts_as_not_back(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from clusters.base.objects import POD, name_of, parse_timestamp
-from loadtests.bench.processes import Held, held
+from loadtests.bench.processes import ProcessUsage, usage_of
 from tests.autoscaler.warmpool.pool_world import PoolWorld, pool_world
 from tests.autoscaler.warmpool.test_manager_restarts import one_cycle
 from tests.faults.kit.resources import FEW, SHARE, SLACK
@@ -21,10 +21,10 @@ WARM_UP = 50
 OLDEST = 1_500.0  # s: maxAge, the pause after a crash, and a cycle
 
 
-def holding() -> tuple[Held, int]:
+def holding() -> tuple[ProcessUsage, int]:
     """What this process holds, and how many asyncio tasks."""
     gc.collect()
-    return held(os.getpid()), len(asyncio.all_tasks())
+    return usage_of(os.getpid()), len(asyncio.all_tasks())
 
 
 @pytest.mark.timeout(300)

@@ -1,1 +1,1 @@
-"""Programs that are measured: what runs in a peer's environment imports nothing of Knodel."""
+"""Measured programs. Those in a peer's environment import nothing of Knodel."""

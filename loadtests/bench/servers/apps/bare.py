@@ -1,4 +1,4 @@
-"""What a start costs at least: Starlette and ONNX Runtime, and next to nothing around them.
+"""The floor of a start: Starlette and ONNX Runtime with minimal code.
 
 python -m loadtests.bench.servers.apps.bare PORT MODEL
 """
@@ -19,7 +19,7 @@ from loadtests.bench.servers.load import PATH
 
 
 def application(path: str) -> Starlette:
-    """An application that has loaded the ONNX file `path`; it checks nothing that it is sent."""
+    """Return an application with the ONNX file `path`. It does not check requests."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])

@@ -1,8 +1,8 @@
-"""A subclass of `kserve.Model` for a scikit-learn (.joblib) or an ONNX (.onnx) file, as KServe's documentation has it.
+"""A subclass of `kserve.Model` for a scikit-learn (.joblib) or an ONNX (.onnx) file, as in KServe's documentation.
 
     python kserve_app.py --http_port N --grpc_port N --model_name NAME --path FILE [--silent]
 
-`--silent`: without the line that KServe logs for each request, and without the one of its HTTP server.
+`--silent` disables the log lines of KServe and of its HTTP server for each request.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LOGGERS = ("kserve", "kserve.trace", "uvicorn.access")
 
 
 class Served(Model):  # type: ignore[misc] # not installed here, so it is Any
-    """One file; each output of it is an output of the answer."""
+    """A model with one file. Each of its outputs is an output of the response."""
 
     def __init__(self, name: str, path: Path) -> None:
         super().__init__(name)
@@ -29,7 +29,7 @@ class Served(Model):  # type: ignore[misc] # not installed here, so it is Any
         self.load()
 
     def load(self) -> bool:
-        """Read the file."""
+        """Load the file."""
         self._run = _sklearn(self._path) if self._path.suffix == ".joblib" else _onnx(self._path)
         self.ready = True
         return self.ready
@@ -63,7 +63,7 @@ def _onnx(path: Path) -> Callable[[Any], list[tuple[str, Any]]]:
 
 
 def main() -> None:
-    """Serve until told to stop."""
+    """Run the server."""
     parser = argparse.ArgumentParser(parents=[model_server.parser])
     parser.add_argument("--path", type=Path, required=True)
     parser.add_argument("--silent", action="store_true")

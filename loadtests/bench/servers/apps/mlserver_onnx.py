@@ -1,4 +1,4 @@
-"""An ONNX file as a custom runtime of MLServer, which has none of its own for that format."""
+"""An ONNX file as a custom runtime of MLServer, which has none for this format."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from mlserver.types import InferenceRequest, InferenceResponse
 
 
 class OnnxModel(MLModel):  # type: ignore[misc] # not installed here, so it is Any
-    """One file; each output of it is an output of the answer."""
+    """A model with one file. Each of its outputs is an output of the response."""
 
     _session: Any
     _names: list[str]
 
     async def load(self) -> bool:
-        """Read the file."""
+        """Load the file."""
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
         path = self.settings.parameters.uri

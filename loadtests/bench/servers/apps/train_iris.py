@@ -1,8 +1,8 @@
-"""Train the model that all servers of scikit-learn are asked, in the environment of each: pickles want equal versions.
+"""Train the scikit-learn model in the environment of each server: pickles need equal versions.
 
     python train_iris.py FOLDER [--skops]
 
-Writes FOLDER/model.joblib, FOLDER/weights.json (the same numbers for other formats) and, with `--skops`,
+Write FOLDER/model.joblib, FOLDER/weights.json (the same weights for other formats) and, with `--skops`,
 FOLDER/model.skops.
 """
 

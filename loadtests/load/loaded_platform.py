@@ -1,4 +1,4 @@
-"""A platform that is put under load, and the models that it serves meanwhile."""
+"""A platform under load, and its models."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from pathlib import Path
 from types import TracebackType
 
 from autoscaler.scaling.table import FloatArray
-from loadtests.bench.platform import Platform
+from loadtests.bench.platform import BenchPlatform
 from loadtests.bench.processes import processes_of
-from loadtests.load.answers import Answers
 from loadtests.load.generator import Generator
 from loadtests.load.plan import Plan
-from loadtests.load.watch import Watch
+from loadtests.load.responses import Responses
+from loadtests.load.sampler import Sampler
 
 HANDLER = 0.1
-"""Seconds that the handler takes: that of Knative's own performance tests (`test_images/autoscale`, `sleep=100`)."""
+"""Seconds of the handler, as in Knative's performance tests (`test_images/autoscale`, `sleep=100`)."""
 SLOTS = 200
-"""Requests in a replica at once: a thousand a second for 0.1 s, twice. The handler is async: it takes no core while it
-sleeps, and a replica has as many inside as it has slots."""
-PATIENCE, LOOK = 60.0, 0.1  # s for a state that is waited for, and between looks
+"""Concurrent requests per replica: twice those of a thousand per second of 0.1 s each. The handler is async and uses no
+CPU while it sleeps.
+"""
+PATIENCE, LOOK = 60.0, 0.1  # s until a timeout, and between two checks
 CODE_ALLOWED = "knodel.dev/allow-code=true"
 BODY = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [1.0]}]})
 SOURCE = """
@@ -38,24 +39,26 @@ class Model:
 """
 
 
-def said(factor: float) -> str:
-    """What an answer of the model that multiplies by this has in it."""
+def expected_output(factor: float) -> str:
+    """Return the text that a response of the model with this factor contains."""
     return f'"data":[{factor:.1f}]'
 
 
 @dataclass(slots=True)
-class Stage:
-    """One run's platform, artifacts and results, in one folder; the platform ends with the context."""
+class LoadedPlatform:
+    """The platform, artifacts and results of one run, in one folder. As a context manager it starts and stops the
+    platform.
+    """
 
     folder: Path
-    platform: Platform
+    platform: BenchPlatform
 
     @classmethod
-    def at(cls, folder: Path) -> Stage:
-        """In this folder; not yet running."""
-        return cls(folder, Platform(folder / "state"))
+    def at(cls, folder: Path) -> LoadedPlatform:
+        """Return the platform of this folder, not yet running."""
+        return cls(folder, BenchPlatform(folder / "state"))
 
-    def __enter__(self) -> Stage:
+    def __enter__(self) -> LoadedPlatform:
         self.platform.start()
         self.platform.knodel("namespace", "default", "--label", CODE_ALLOWED)
         return self
@@ -64,13 +67,13 @@ class Stage:
         self.platform.stop()
 
     def artifact(self, factor: float, seconds: float = HANDLER) -> str:
-        """Address of a model that takes so long and multiplies by `factor`."""
+        """Write a model that takes `seconds` and multiplies by `factor`; return its URI."""
         path = self.folder / f"times-{factor:g}-{seconds:g}.py"
         path.write_text(SOURCE.format(seconds=seconds, factor=factor))
         return path.as_uri()
 
     def deploy(self, name: str, factor: float = 2.0, **spec: object) -> None:
-        """A Model with a replica at least, ready."""
+        """Deploy a Model with at least one replica and wait until it is ready."""
         wanted = {
             "storageUri": self.artifact(factor), "modelFormat": "python", "minReplicas": 1, "maxReplicas": 1,
             "scaleTarget": SLOTS, "containerConcurrency": SLOTS, **spec,
@@ -79,37 +82,37 @@ class Stage:
         self.platform.deploy([model])
 
     def delete(self, name: str) -> None:
-        """Not there any more."""
+        """Delete the model."""
         self.platform.knodel("delete", name)
 
     def plan(self, name: str, due: FloatArray, accepted: Sequence[float] = (2.0,)) -> Plan:
-        """Requests to a model through the gateway, at these times."""
+        """Return the plan of requests to a model through the gateway at these times."""
         url = f"http://127.0.0.1:{self.platform.port}/v2/models/{name}/infer"
         headers = {"Host": f"{name}.default.localhost", "Content-Type": "application/json"}
-        return Plan(url, headers, BODY, [said(factor) for factor in accepted], due.tolist())
+        return Plan(url, headers, BODY, [expected_output(factor) for factor in accepted], due.tolist())
 
     def load(self, name: str, due: FloatArray, accepted: Sequence[float] = (2.0,)) -> Generator:
-        """Begin it."""
+        """Start a load."""
         return Generator(self.plan(name, due, accepted), self.folder / "load" / name)
 
-    def play(self, name: str, due: FloatArray) -> tuple[Answers, Watch]:
-        """A whole load, and what was seen of the model's replicas meanwhile."""
-        with Watch(lambda: self.ready(name)) as watch, self.load(name, due) as generator:
-            return generator.answers(), watch
+    def play(self, name: str, due: FloatArray) -> tuple[Responses, Sampler]:
+        """Run a whole load. Return the responses, and samples of the model's ready replicas."""
+        with Sampler(lambda: self.ready(name)) as sampler, self.load(name, due) as generator:
+            return generator.responses(), sampler
 
     def ready(self, name: str) -> int:
-        """Replicas that are ready."""
+        """Return the number of ready replicas."""
         conditions = [(pod.get("status") or {}).get("conditions") or [] for pod in self.platform.pods(name)]
         return sum({"type": "Ready", "status": "True"}.items() <= one.items() for pod in conditions for one in pod)
 
     def until(self, done: Callable[[], bool]) -> None:
-        """Return once it is. Raises SystemExit after `PATIENCE`."""
+        """Wait until `done` returns true. Raises SystemExit after `PATIENCE` seconds."""
         deadline = time.monotonic() + PATIENCE
         while not done():
             if time.monotonic() > deadline:
-                raise SystemExit(f"what was waited for did not happen within {PATIENCE:g} s")
+                raise SystemExit(f"timed out after {PATIENCE:g} s")
             time.sleep(LOOK)
 
     def pids(self, role: str) -> list[int]:
-        """Of the platform's processes with this role."""
+        """Return the process ids of the platform with this role."""
         return [pid for pid, found in processes_of(self.platform.state) if found == role]

@@ -1,4 +1,4 @@
-"""Looks at something once a second beside a load, in a thread."""
+"""Sample a value once a second during a load, in a thread."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from types import TracebackType
 EVERY = 1.0  # s
 
 
-class Watch:
-    """(moment of the monotonic clock, value) for as long as the context lasts; a look that fails is none."""
+class Sampler:
+    """Collect (time of the monotonic clock, value) while the context is active. Failed samples are omitted."""
 
-    def __init__(self, look: Callable[[], float], every: float = EVERY) -> None:
+    def __init__(self, sample: Callable[[], float], every: float = EVERY) -> None:
         self.seen: list[tuple[float, float]] = []
-        self._look, self._every = look, every
+        self._sample, self._every = sample, every
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> Sampler:
         self._thread.start()
         return self
 
@@ -28,13 +28,13 @@ class Watch:
         self._thread.join()
 
     def since(self, began: float) -> list[tuple[float, float]]:
-        """What was seen, in seconds since then."""
+        """Return the samples, with times relative to this time."""
         return [(moment - began, value) for moment, value in self.seen if moment >= began]
 
     def _run(self) -> None:
         while not self._over.wait(self._every):
             try:
-                value = self._look()
-            except (OSError, SystemExit, ValueError, KeyError):  # the control API is gone for a moment
+                value = self._sample()
+            except (OSError, SystemExit, ValueError, KeyError):  # the control API is unavailable for a moment
                 continue
             self.seen.append((time.monotonic(), value))
