@@ -12,6 +12,7 @@ from typing import Final
 _WITHIN_URL: Final = re.compile(r"://[^\s'\"]*@")
 _ENTRY: Final = re.compile(r"\{.*\}", re.S)
 _ALIAS: Final = re.compile(r"(undefined alias )'[^']*'")
+_LONGEST_URL: Final = 500  # characters of a URL in a message
 
 
 def error_text(error: BaseException) -> str:
@@ -22,6 +23,30 @@ def error_text(error: BaseException) -> str:
 def redact(text: str) -> str:
     """Return the text on one line, without the content of mappings and without the user and password of URLs."""
     return one_line(_ENTRY.sub("{…}", _ALIAS.sub(r"\1'…'", _WITHIN_URL.sub("://…@", text))))
+
+
+def redact_url(url: str, *, valid: bool = True) -> str:
+    """Return a URL without user, password, fragment and the content of its query, on one line, of 500 characters.
+
+    Queries may contain tokens and signatures. For a URL that was refused as invalid, `valid=False` removes everything
+    before the last `@` after the scheme, since a password may contain any character.
+
+    Example:
+        redact_url("https://ann:s3cret@host:8080/m.onnx?sig=s3cret")  # "https://host:8080/m.onnx?…"
+    """
+    if not valid:
+        scheme, separator, _ = url.rpartition("@")[0].partition("://")
+        url = f"{scheme if separator else ''}{separator}{url.rpartition('@')[2]}"
+    whole, query, _ = url.partition("#")[0].partition("?")
+    scheme, separator, rest = whole.partition("://")
+    if not separator:
+        scheme, rest = "", whole.rpartition("@")[2]
+    else:
+        authority, slash, path = rest.partition("/")
+        _, colon, port = authority.rpartition("@")[2].rpartition(":")
+        slash_in_password = bool(colon) and not port.isdigit() and not port.endswith("]")
+        rest = rest.rpartition("@")[2] if slash_in_password else f"{authority.rpartition('@')[2]}{slash}{path}"
+    return printable(f"{scheme}{separator}{rest}" + ("?…" if query else ""))[:_LONGEST_URL]
 
 
 def one_line(text: str, longest: int | None = None) -> str:

@@ -13,13 +13,13 @@ from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote
 
+from clusters.base.redact import redact_url
 from eventing.errors import quoted
 from eventing.objects.ports import EventSource, Mapped
 
 _ADDRESS: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^?#]*)(\?[^#]*)?")
 _AUTHORITY: Final = re.compile(r"[A-Za-z0-9._-]*(?::[0-9]{1,5})?", re.ASCII)
 """An authority without user information, brackets and escapes."""
-_USER: Final = re.compile(r"://[^/?#]*@")
 _ENDS: Final = {"oci": "/:@", "hf": "/@"}
 """Characters that may follow a prefix, by scheme (default `/`): a tag, a digest or a revision may follow these."""
 _ESCAPED: Final = frozenset({"file", "http", "https", "pvc"})
@@ -47,8 +47,7 @@ def refusal(source: EventSource, mapped: Mapped) -> str:
             "see its `models`"
         )
     if not is_below(mapped.change.storage_uri, source.storage_prefixes):
-        # Without user information and query: a query may be a signature.
-        uri = quoted(_USER.sub("://***@", mapped.change.storage_uri.partition("?")[0]))
+        uri = quoted(redact_url(mapped.change.storage_uri.partition("?")[0]))
         return f"EventSource {source.namespace}/{source.name} does not allow {uri}: see its `storagePrefixes`"
     return ""
 

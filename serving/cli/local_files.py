@@ -16,7 +16,7 @@ from serving.cli.base.errors import CommandError, DeadlineExceeded, UsageError
 from serving.cli.base.home import expand_home
 from serving.cli.client.client import Client
 from serving.cli.client.wait import wait_until
-from serving.storage.transfer.addresses import is_file_uri, with_lower_scheme
+from serving.storage.transfer.urls import is_file_uri, with_lower_scheme
 from serving.types.faults import storage_uri_fault
 from serving.types.lifecycle import CONFIGURATIONS_READY
 from serving.types.model import history_of
@@ -46,8 +46,8 @@ def keep_files(state: Path, model: Object, *, dry_run: bool = False) -> Object:
     """
     from serving.storage import kept
     from serving.storage.base import digest as digests  # heavy; only local files need these
-    from serving.storage.base.errors import Later, StorageError
-    from serving.storage.sources.local import file_place
+    from serving.storage.base.errors import StorageError, TemporaryError
+    from serving.storage.sources.local import file_uri_path
 
     spec = model.get("spec")
     uri = spec.get("storageUri") if isinstance(spec, dict) else None
@@ -56,16 +56,16 @@ def keep_files(state: Path, model: Object, *, dry_run: bool = False) -> Object:
     promised = spec.get("digest") or ""
     folder = state / KEPT_FOLDER
     try:
-        place = file_place(uri, uri)
+        path = file_uri_path(uri, uri)
         digests.check_form(uri, promised)
-        if promised and kept.is_intact(folder, place, uri, promised):
+        if promised and kept.is_intact(folder, path, uri, promised):
             return model
         if dry_run:
-            digest = kept.digest_at(place, uri)
+            digest = kept.digest_at(path, uri)
             digests.check(uri, promised, digest)
         else:
-            digest = kept.keep(place, uri, promised, folder, kept_limit(state), verify=True)
-    except Later as error:
+            digest = kept.keep(path, uri, promised, folder, kept_limit(state), verify=True)
+    except TemporaryError as error:
         raise CommandError(str(error)) from error
     except StorageError as error:
         raise UsageError(str(error)) from error
@@ -81,13 +81,13 @@ def keep_by_digest(state: Path, model: Object, present: Object, *, dry_run: bool
 
 def kept_limit(state: Path) -> int:
     """Return the size limit of all copies, in bytes: that of the platform on this folder, else of the environment."""
-    from serving.storage.kept import limit_of
+    from serving.storage.kept import size_limit
 
     with suppress(StateError):  # other parts report an unreadable file
         facts = Facts.read(state)
         if facts is not None and facts.kept_limit is not None:
             return facts.kept_limit
-    return limit_of(os.environ)
+    return size_limit(os.environ)
 
 
 def without_same_bytes(model: Object, present: Object) -> Object:

@@ -16,9 +16,9 @@ from eventing.objects.apis import ModelChange
 from eventing.objects.ports import EventSource
 from serving.storage import kept
 from serving.storage.base import digest as digests
-from serving.storage.base.errors import Later, Outside, StorageError
-from serving.storage.sources.local import file_place, place_below
-from serving.storage.transfer.addresses import is_file_uri
+from serving.storage.base.errors import OutsideFolder, StorageError, TemporaryError
+from serving.storage.sources.local import file_uri_path, restrict_to
+from serving.storage.transfer.urls import is_file_uri
 
 
 class EventFiles:
@@ -39,15 +39,15 @@ class EventFiles:
             return ""
         try:
             return await asyncio.to_thread(self._keep, uri, change.digest, source.storage_prefixes)
-        except Outside as error:
+        except OutsideFolder as error:
             raise Forbidden(f"{error}: see `storagePrefixes` of EventSource {source.name}") from error
-        except Later as error:
+        except TemporaryError as error:
             raise Unavailable(str(error)) from error
         except StorageError as error:
             raise Invalid("the event", [FieldError("spec.change.storageUri", str(error))]) from error
 
     def _keep(self, uri: str, digest: str, prefixes: Sequence[str]) -> str:
         digests.check_form(uri, digest)
-        roots = [file_place(prefix, prefix).path.resolve() for prefix in prefixes if is_file_uri(prefix)]
-        place = place_below(file_place(uri, uri), roots, uri)
-        return kept.keep(place, uri, digest, self._folder, self._limit, verify=True)
+        roots = [file_uri_path(prefix, prefix).path.resolve() for prefix in prefixes if is_file_uri(prefix)]
+        path = restrict_to(file_uri_path(uri, uri), roots, uri)
+        return kept.keep(path, uri, digest, self._folder, self._limit, verify=True)

@@ -27,7 +27,7 @@ from clusters.runtime.informer import Informers
 from serving.makers.names import DIGESTS_PREFIX
 from serving.storage import kept
 from serving.storage.base.errors import StorageError
-from serving.storage.transfer.addresses import is_file_uri
+from serving.storage.transfer.urls import is_file_uri
 from serving.types.annotations import ANNOTATION_DIGEST, ANNOTATION_STORAGE_URI
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class KeptFiles:
         await asyncio.gather(*(informer.synced() for informer in self._informers.values()))
         while True:
             await self._clock.sleep(INTERVAL)
-            before = self._clock.now().timestamp() - kept.GRACE
+            before = self._clock.now().timestamp() - kept.GRACE_PERIOD
             try:
                 deleted = await asyncio.to_thread(_collect, self._folder, living_digests(self._informers), before)
             except StorageError as error:
@@ -89,4 +89,4 @@ def living_digests(objects: Mapping[Kind, Iterable[Object]]) -> frozenset[str] |
 
 def _collect(folder: Path, living: frozenset[str] | None, before: float) -> int:
     kept.delete_leftovers(folder)
-    return 0 if living is None else kept.collect(folder, living, before)
+    return 0 if living is None else kept.delete_unused(folder, living, before)

@@ -65,7 +65,7 @@ from serving.platform.local_node import hold_policy, images, make_gateway
 from serving.platform.task_group import BackgroundTasks
 from serving.reconciler.apply import FIELD_MANAGER
 from serving.reconciler.flags import AllOn
-from serving.storage.kept import limit_of
+from serving.storage.kept import size_limit
 from serving.types.annotations import LABEL_ALLOW_CODE
 from serving.types.code import ALLOWED
 from serving.types.settings.prices import prices_to_dict
@@ -189,7 +189,7 @@ class Platform:
             Workloads(cluster, informers, clock),
             self._make_autoscaler(informers),
         )
-        files = EventFiles(self.state / KEPT_FOLDER, limit_of(os.environ))
+        files = EventFiles(self.state / KEPT_FOLDER, size_limit(os.environ))
         self._controllers = Controllers(cluster, informers, settings, clock, AllOn(), reach=_everywhere, files=files)
         issuers = Discovery(lambda: LOOPBACK_HOSTS | issuer_hosts_of(settings.events))
         limits = limits_of(settings.events)
@@ -288,7 +288,7 @@ class Platform:
             control_tls=self._control.tls_address,
             domain=self._settings.gateway.domain,
             prices=prices_to_dict(self._settings.prices),
-            kept_limit=limit_of(os.environ),
+            kept_limit=size_limit(os.environ),
         )
         facts.write()
         log.info("ready: gateway http://%s, control https://%s", facts.gateway, facts.control_tls)

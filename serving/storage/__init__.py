@@ -1,7 +1,7 @@
-"""Storage: from a URI to the bytes of a model, verified; used by the model server before an engine sees anything.
+"""Storage: download and verify the files of a model from a storage URI.
 
-Every store is asked through one transport of our own (`web`), not through the libraries of the fsspec family: these
-connect by themselves, so that no address could be checked when it is connected to, and what they bring could be
-neither bounded nor continued. The makers' libraries do what needs no connection: botocore signs, google-auth makes
-tokens.
+All stores are read with one HTTP client of our own (`transfer.client`), not with fsspec and its libraries. Those open
+connections themselves, so the address of a connection cannot be checked, and their downloads can be neither bounded nor
+resumed. Provider libraries are used only for work without connections: botocore signs URLs, and google-auth signs the
+request for a token.
 """

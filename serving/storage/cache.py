@@ -1,14 +1,14 @@
-"""Where what was fetched lies: a folder of the user's own that several servers share, content-addressed, bounded.
+"""A cache of downloads on disk: addressed by content, bounded, and shared by the servers of one user.
 
-CACHE/files/HEX/file      a file with this SHA-256, whatever it is called where it comes from
+CACHE/files/HEX/file      a file with this SHA-256, whatever its name in the store
 CACHE/folders/HEX/…       a folder with this digest (`digest.of_folder`)
-CACHE/archives/HEX/HEX    an archive with the first digest was unpacked to the folder with the second
-CACHE/images/HEX/HEX      likewise the manifest of an OCI artifact
-CACHE/work/KEY/…          a download that goes on, or was interrupted and can be continued
-CACHE/temporary/…         downloads whose digest is not known yet, and what is being deleted
+CACHE/archives/HEX/HEX    the archive with the first digest unpacks to the folder with the second
+CACHE/images/HEX/HEX      the same for the manifest of an OCI image
+CACHE/work/KEY/…          a download in progress, or an interrupted one to resume
+CACHE/temporary/…         downloads without an expected digest, and folders that are being deleted
 
-What is found here is verified before each use: that it is there says nothing. An entry appears whole, by a rename. When
-all together is larger than the limit, what was used least recently goes, but nothing that a process holds (`hold`).
+Callers verify an entry before each use. An entry appears in whole, by a rename. When the cache exceeds its limit, the
+least recently used entries are deleted, except for those that a process has locked (`folder_lock`).
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from pathlib import Path
 from typing import Final
 
 from serving.storage.base import digest as digests
-from serving.storage.base.errors import Interrupted, Refused, StorageError
-from serving.storage.hold import Hold, hold
-from serving.storage.transfer.deadline import Deadline
+from serving.storage.base.errors import DownloadInterrupted, HttpStatusError, StorageError
+from serving.storage.folder_lock import LockedFolder, lock_folder
+from serving.storage.transfer.limits import DownloadDeadline
 
-FILE: Final = "file"  # in its folder: two URIs may call the same bytes by different names
+FILE: Final = "file"  # in the entry's folder: two URIs may have different names for the same bytes
 FILES: Final = "files"
 FOLDERS: Final = "folders"
 ARCHIVES: Final = "archives"
 IMAGES: Final = "images"
 TEMPORARY: Final = "temporary"
 _WORK: Final = "work"
-_ENTRIES: Final = (FILES, FOLDERS, ARCHIVES, IMAGES, _WORK)  # what counts for the limit
+_ENTRIES: Final = (FILES, FOLDERS, ARCHIVES, IMAGES, _WORK)  # these count for the limit
 _OTHERS_MAY_WRITE: Final = 0o022
-_LOOK_AGAIN: Final = 0.1  # s between two looks whether another process has finished the same download
+_POLL_INTERVAL: Final = 0.1  # s, while another process downloads the same artifact
 
 
 class Cache:
-    """The cache in `folder`, which is made when missing; `limit` in bytes. Raises StorageError when it is not ours.
+    """The cache in `folder`, which is created if absent, of at most `limit` bytes.
 
-    Errors call it `name` and advise `remedy`.
+    Raises StorageError when another user may write to the folder. Errors call it `name` and end with `remedy`.
     """
 
     def __init__(
@@ -58,127 +58,124 @@ class Cache:
         self._remedy = remedy
         self._limit = limit
         self._sleep = sleep
-        with self._writing():
+        with self._os_errors():
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._folder = folder = folder.resolve()  # files are read only where they really lie (`disk`)
+            self._folder = folder = folder.resolve()  # `disk` compares real paths
             about = folder.stat()
             if about.st_uid != os.getuid() or about.st_mode & _OTHERS_MAY_WRITE:
                 raise StorageError(f"{name} {folder} can be written by other users: {remedy}")
             for kind in (*_ENTRIES, TEMPORARY):
                 (folder / kind).mkdir(mode=0o700, exist_ok=True)
 
-    def find(self, kind: str, digest: str) -> Hold | None:
-        """The entry's folder, held; None when there is none."""
-        with self._writing():
-            held = hold(self._place(kind, digest))
-        if held is not None:
-            with contextlib.suppress(OSError):  # a cache that may only be read
-                os.utime(held.path)
-        return held
+    def find(self, kind: str, digest: str) -> LockedFolder | None:
+        """Return the entry's folder, locked; None when there is no such entry. Raises StorageError."""
+        with self._os_errors():
+            locked = lock_folder(self._path(kind, digest))
+        if locked is not None:
+            with contextlib.suppress(OSError):  # the cache may be read-only
+                os.utime(locked.path)
+        return locked
 
-    def keep(self, made: Path, kind: str, digest: str) -> Hold:
-        """Move the finished folder `made` in as the entry of `digest`, held. Raises StorageError."""
-        place = self._place(kind, digest)
-        with self._writing():
-            held = self._held(made)
+    def add(self, made: Path, kind: str, digest: str) -> LockedFolder:
+        """Move the finished folder `made` to the entry of `digest` and return it, locked. Raises StorageError."""
+        path = self._path(kind, digest)
+        with self._os_errors():
+            locked = lock_folder(made)  # before the rename, so that no other process can delete it
+            if locked is None:
+                raise StorageError(f"{self._name} {self._folder} is changed by another process: {self._remedy}")
             os.utime(made)
-            if _moved(made, place) or (self.drop(place) and _moved(made, place)):
-                held.path = place
-            else:  # somebody holds the entry that is there
-                self._move_to_temporary(held)
+            if _move(made, path) or (self.delete(path) and _move(made, path)):
+                locked.path = path
+            else:  # another process has locked the present entry
+                self._move_to_temporary(locked)
             self._shrink()
-        return held
+        return locked
 
-    def unpacked(self, kind: str, digest: str) -> str:
-        """The digest of the folder that an archive or image was unpacked to; "" when it is not known."""
-        place = self._place(kind, digest)
+    def unpacked_digest(self, kind: str, digest: str) -> str:
+        """Return the digest of the folder that an archive or image unpacks to; "" when it is unknown."""
+        path = self._path(kind, digest)
         with contextlib.suppress(OSError, StorageError):
-            names = [entry.name for entry in place.iterdir()]
-            os.utime(place)
+            names = [entry.name for entry in path.iterdir()]
+            os.utime(path)
             if len(names) == 1:
                 found = digests.PREFIX + names[0]
                 digests.check_form("", found)
                 return found
         return ""
 
-    def note_unpacked(self, kind: str, digest: str, folder: str) -> None:
-        """Remember what `unpacked` tells. Raises StorageError."""
-        place = self._place(kind, digest)
-        with self._writing():
-            shutil.rmtree(place, ignore_errors=True)
-            (place / folder.removeprefix(digests.PREFIX)).mkdir(mode=0o700, parents=True)
+    def record_unpacked(self, kind: str, digest: str, folder: str) -> None:
+        """Record the result of `unpacked_digest`. Raises StorageError."""
+        path = self._path(kind, digest)
+        with self._os_errors():
+            shutil.rmtree(path, ignore_errors=True)
+            (path / folder.removeprefix(digests.PREFIX)).mkdir(mode=0o700, parents=True)
 
     @contextlib.contextmanager
-    def workplace(self, key: str, deadline: Deadline | None = None) -> Iterator[Path]:
-        """A folder for the download called `key`, for this caller alone: others that want the same wait.
+    def work_folder(self, key: str, deadline: DownloadDeadline | None = None) -> Iterator[Path]:
+        """Yield a folder for the download `key` that no other caller uses; callers with the same key wait.
 
-        What is in it when the store breaks off or refuses is found there the next time. Without a key it is a new one.
-        Raises Interrupted when nobody leaves it until the deadline, StorageError.
+        After DownloadInterrupted or HttpStatusError its files stay for the next call. Without a key the folder is new.
+        Raises DownloadInterrupted when another caller uses it until the deadline, StorageError.
         """
-        held = self._enter(self._folder / _WORK / key if key else self._folder / TEMPORARY / _unique(), deadline)
-        held.temporary = True
+        path = self._folder / _WORK / key if key else self._folder / TEMPORARY / _unique()
+        locked = self._lock_work_folder(path, deadline)
+        locked.temporary = True
         try:
-            yield held.path
-        except (Interrupted, Refused):
-            held.temporary = not key or not _size(held.path)
-            held.release()
-            with contextlib.suppress(StorageError), self._writing():
+            yield locked.path
+        except (DownloadInterrupted, HttpStatusError):
+            locked.temporary = not key or not _size(locked.path)
+            locked.release()
+            with contextlib.suppress(StorageError), self._os_errors():
                 self._shrink()
             raise
         finally:
-            held.release()
+            locked.release()
 
-    def drop(self, place: Path) -> bool:
-        """Delete an entry unless somebody holds it; whether it is gone."""
-        with self._writing():
-            held = hold(place, alone=True)
-            if held is None:
-                return not place.exists()
-            self._move_to_temporary(held)
-        held.release()
+    def delete(self, path: Path) -> bool:
+        """Delete an entry unless another process has locked it; return whether it is gone. Raises StorageError."""
+        with self._os_errors():
+            locked = lock_folder(path, exclusive=True)
+            if locked is None:
+                return not path.exists()
+            self._move_to_temporary(locked)
+        locked.release()
         return True
 
-    def _enter(self, place: Path, deadline: Deadline | None) -> Hold:
+    def _lock_work_folder(self, path: Path, deadline: DownloadDeadline | None) -> LockedFolder:
         while True:
-            with self._writing():
-                with contextlib.suppress(FileExistsError):  # `exist_ok` fails when it goes while it is looked at
-                    place.mkdir(mode=0o700)
-                held = hold(place, alone=True)
-            if held is not None:
-                return held
+            with self._os_errors():
+                with contextlib.suppress(FileExistsError):  # `exist_ok` fails when the folder is deleted meanwhile
+                    path.mkdir(mode=0o700)
+                locked = lock_folder(path, exclusive=True)
+            if locked is not None:
+                return locked
             if deadline is not None:
                 deadline.check()
-            self._sleep(_LOOK_AGAIN)
+            self._sleep(_POLL_INTERVAL)
 
-    def _held(self, made: Path) -> Hold:
-        """Held before it is renamed, so that it is at no moment without anybody who holds it."""
-        held = hold(made)
-        if held is None:
-            raise StorageError(f"{self._name} {self._folder} is changed by somebody else: {self._remedy}")
-        return held
+    def _move_to_temporary(self, locked: LockedFolder) -> None:
+        locked.path = locked.path.rename(self._folder / TEMPORARY / _unique())
+        locked.temporary = True
 
-    def _move_to_temporary(self, held: Hold) -> None:
-        held.path = held.path.rename(self._folder / TEMPORARY / _unique())
-        held.temporary = True
-
-    def _place(self, kind: str, digest: str) -> Path:
+    def _path(self, kind: str, digest: str) -> Path:
         return self._folder / kind / digest.removeprefix(digests.PREFIX)
 
     def _shrink(self) -> None:
-        """Delete what dead processes left, and then what was used least recently until the rest fits."""
-        for left in _folders(self._folder / TEMPORARY):
-            self.drop(left)
+        """Delete folders of dead processes, and then the least recently used entries until the rest fits."""
+        for left in _entries(self._folder / TEMPORARY):
+            self.delete(left)
         entries = sorted(
-            (_used(entry), _size(entry), entry) for kind in _ENTRIES for entry in _folders(self._folder / kind)
+            (_last_used(entry), _size(entry), entry) for kind in _ENTRIES for entry in _entries(self._folder / kind)
         )
         total = sum(size for _, size, _ in entries)
         for _, size, entry in entries:
             if total <= self._limit:
                 return
-            total -= size if self.drop(entry) else 0
+            total -= size if self.delete(entry) else 0
 
     @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
+    def _os_errors(self) -> Iterator[None]:
+        """Raise StorageError for OSError."""
         try:
             yield
         except OSError as error:
@@ -191,31 +188,32 @@ def _unique() -> str:
     return os.urandom(16).hex()
 
 
-def _moved(made: Path, place: Path) -> bool:
+def _move(made: Path, path: Path) -> bool:
+    """Rename a folder; return False when there is one at `path` already."""
     try:
-        made.rename(place)
+        made.rename(path)
     except OSError:
-        if place.exists():  # a folder that is not empty is never replaced
+        if path.exists():  # `rename` never replaces a folder that has files
             return False
         raise
     return True
 
 
-def _folders(folder: Path) -> list[Path]:
+def _entries(folder: Path) -> list[Path]:
     with contextlib.suppress(OSError):
         return list(folder.iterdir())
     return []
 
 
-def _used(entry: Path) -> int:
-    """When it was used last (ns), by any process: its folder's time of change."""
+def _last_used(entry: Path) -> int:
+    """Return the time of the last use by any process (ns): the folder's modification time."""
     with contextlib.suppress(OSError):
         return entry.stat().st_mtime_ns
     return 0
 
 
 def _size(folder: Path) -> int:
-    """Bytes of all files below; those that go meanwhile count nothing."""
+    """Return the bytes of all files below a folder, without those that are deleted meanwhile."""
     total = 0
     for where, _, files in os.walk(folder):
         for name in files:

@@ -1,7 +1,7 @@
-"""Bringing an artifact to this machine: files are read where they are, or from a copy that was kept when a version was
-deployed; all else is kept in a cache by its digest.
+"""Fetch the artifact of a storage URI: the entry point of storage for the model server.
 
-The one door of storage for the model server; blocking, to be called in a thread.
+Local files are read in place, or from the copy that was kept when the version was deployed. Other artifacts go through
+a cache. `fetch` blocks, so call it in a thread.
 """
 
 from __future__ import annotations
@@ -14,36 +14,37 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from clusters.base.redact import redact_url
 from serving.storage.archives.archive import is_archive
 from serving.storage.base import digest as digests
 from serving.storage.base.artifact import Artifact
 from serving.storage.base.errors import StorageError
-from serving.storage.sources.local import VOLUMES, Place, fetch_local, file_place, is_folder, volume_place
-from serving.storage.transfer.addresses import shown, with_lower_scheme
+from serving.storage.sources.local import VOLUMES, LocalPath, fetch_local, file_uri_path, is_folder, pvc_uri_path
 from serving.storage.transfer.progress import Progress, ignore_progress
+from serving.storage.transfer.urls import with_lower_scheme
 
 if TYPE_CHECKING:
     from serving.storage.transfer.limits import DownloadLimits
 
 __all__ = ["Artifact", "StorageOptions", "fetch", "options_from"]
 
-CACHE_LIMIT: Final = 64 << 30  # bytes; some models of the size that one CPU replica serves
+CACHE_LIMIT: Final = 64 << 30  # bytes; several models of the size that one CPU replica can serve
 FILES_AT_ONCE: Final = "KNODEL_FILES_AT_ONCE"
 MOST_FILES_AT_ONCE: Final = 64
 _LONGEST_NUMBER: Final = 18  # digits
-_MISSING: Final = {"s3": "s3", "gs": "gcs"}
-"""By scheme, the extra that installs its library."""
+_EXTRAS: Final = {"s3": "s3", "gs": "gcs"}
+"""The extra that installs the library of a scheme."""
 
 
 class StorageOptions(msgspec.Struct, frozen=True):
-    """What a fetch goes by.
+    """Options of `fetch`.
 
-    environ       has the credentials (`credentials.Credentials`)
-    cache_limit   bytes
-    volumes       `local.VOLUMES`
-    limits        of one download; None: the defaults
-    kept          folder with copies of local files (`serving.storage.kept`), at most `kept_limit` bytes; None: files
-                  are read where they are
+    environ       environment variables with credentials (`credentials.Credentials`)
+    cache_limit   limit of the cache in bytes
+    volumes       folder of mounted claims (`local.VOLUMES`)
+    limits        limits of one download; None for the defaults
+    kept          folder with copies of local files (`serving.storage.kept`), of at most `kept_limit` bytes; None to
+                  read files in place
     """
 
     environ: Mapping[str, str]
@@ -73,9 +74,9 @@ def options_from(environ: Mapping[str, str]) -> StorageOptions:
         options = msgspec.structs.replace(options, limits=DownloadLimits(files_at_once=count))
     kept = environ.get("KNODEL_KEPT")
     if kept:
-        from serving.storage.kept import limit_of
+        from serving.storage.kept import size_limit
 
-        options = msgspec.structs.replace(options, kept=Path(kept), kept_limit=limit_of(environ))
+        options = msgspec.structs.replace(options, kept=Path(kept), kept_limit=size_limit(environ))
     return options
 
 
@@ -95,54 +96,55 @@ def fetch(
     options: StorageOptions | None = None,
     progress: Progress = ignore_progress,
 ) -> Artifact:
-    """Fetch and verify the artifact of a storage URI.
+    """Fetch and verify the artifact of a storage URI. Raises StorageError.
 
-    `digest` is `sha256:…` or "" (nothing promised); `cache` is a folder for downloads, made when missing;
-    `allow_hosts` are host names and addresses that may be private; `options` default to this process's environment;
-    `progress` is told of downloads. Raises StorageError.
+    `digest` is the expected digest (`sha256:…`), or "" for any. `cache` is a folder for downloads, created if absent.
+    `allow_hosts` are host names and addresses that may be private. `options` default to the environment of the process.
+    `progress` is called during downloads.
+
+    Example:
+        artifact = fetch("https://models.example/m.onnx", "", Path("cache"), frozenset())
     """
     uri = with_lower_scheme(uri)
-    name = shown(uri)
+    name = redact_url(uri)
     digests.check_form(name, digest)
     options = options or options_from(os.environ)
     scheme = uri.partition("://")[0]
-    place = None
+    local = None
     if scheme in ("file", "pvc"):
-        place = file_place(uri, name) if scheme == "file" else volume_place(uri, name, options.volumes)
+        local = file_uri_path(uri, name) if scheme == "file" else pvc_uri_path(uri, name, options.volumes)
         if scheme == "file" and options.kept is not None:
             from serving.storage.kept import fetch_kept
 
-            return fetch_kept(place, name, digest, options.kept, options.kept_limit)
-        if not is_archive(place.path.name) or is_folder(place.path, name):
-            return fetch_local(place, name, digest)
-    return _brought(uri, digest, place, cache, allow_hosts, options, progress)
+            return fetch_kept(local, name, digest, options.kept, options.kept_limit)
+        if not is_archive(local.path.name) or is_folder(local.path, name):
+            return fetch_local(local, name, digest)
+    return _fetch_through_cache(uri, digest, local, cache, allow_hosts, options, progress)
 
 
-def _brought(
-    uri: str, digest: str, place: Place | None, cache: Path, allow_hosts: frozenset[str], options: StorageOptions,
+def _fetch_through_cache(
+    uri: str, digest: str, archive: LocalPath | None, cache: Path, allow_hosts: frozenset[str], options: StorageOptions,
     progress: Progress,
 ) -> Artifact:  # fmt: skip
-    from serving.storage.remote import Wanted, fetch_remote
-    from serving.storage.sources.source import Access
-    from serving.storage.sources.sources import source_of
-    from serving.storage.transfer.credentials import Credentials  # and ssl and more, which files do not need
-    from serving.storage.transfer.deadline import Deadline
-    from serving.storage.transfer.http import Downloader
-    from serving.storage.transfer.limits import DownloadLimits
+    from serving.storage.remote import ArtifactRequest, fetch_remote
+    from serving.storage.sources.source import SourceContext, source_for
+    from serving.storage.transfer.credentials import Credentials
+    from serving.storage.transfer.downloader import Downloader  # imports ssl, which local files do not need
+    from serving.storage.transfer.limits import DownloadDeadline, DownloadLimits
 
-    name = shown(uri)
+    name = redact_url(uri)
     limits = options.limits or DownloadLimits()
-    deadline = Deadline(name, limits.total)
+    deadline = DownloadDeadline(name, limits.total)
     try:
         with closing(Downloader(allow_hosts, deadline, limits)) as downloader:
-            access = Access(downloader, Credentials(options.environ))
-            want = Wanted(source_of(uri, place, access), uri, name, digest, deadline)
-            return fetch_remote(want, cache, options.cache_limit, progress)
+            context = SourceContext(downloader, Credentials(options.environ))
+            request = ArtifactRequest(source_for(uri, archive, context), uri, name, digest, deadline)
+            return fetch_remote(request, cache, options.cache_limit, progress)
     except ModuleNotFoundError as error:
         scheme = uri.partition("://")[0]
-        if scheme not in _MISSING:
+        if scheme not in _EXTRAS:
             raise
-        extra = _MISSING[scheme]
+        extra = _EXTRAS[scheme]
         raise StorageError(
             f"{name}: needs {error.name}, which is not installed: pip install 'knodel[{extra}]'"
         ) from error

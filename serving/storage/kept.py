@@ -1,7 +1,7 @@
-"""Copies of local model files, kept by content, so that a version stays what it was when its source changes or goes.
+"""Keep copies of local model files by digest, so that a version is unchanged when its source is changed or deleted.
 
-KEPT has the layout of a cache (`serving.storage.cache`). Unlike a cache it does not drop what was used least recently:
-a copy stays until `collect` finds that no version needs it.
+The folder has the layout of a cache (`serving.storage.cache`). Unlike in a cache, an entry stays until
+`delete_unused` finds no version that needs it.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from serving.storage.archives.archive import is_archive, unpack
 from serving.storage.base import digest as digests
 from serving.storage.base import disk
 from serving.storage.base.artifact import Artifact
-from serving.storage.base.errors import Later, StorageError
+from serving.storage.base.errors import StorageError, TemporaryError
 from serving.storage.cache import ARCHIVES, FILE, FILES, FOLDERS, TEMPORARY, Cache
-from serving.storage.sources.local import Place, is_folder, real_folder, real_path
+from serving.storage.sources.local import LocalPath, is_folder, real_folder, real_path
 
 LIMIT: Final = 64 << 30  # bytes of all copies together
 LIMIT_VARIABLE: Final = "KNODEL_KEPT_LIMIT"
 FOLDER_VARIABLE: Final = "KNODEL_KEPT"
-GRACE: Final = 600.0  # s since a copy was made or deployed last: its Model may not be stored yet
-_LONGEST_LIMIT: Final = 18  # digits: more bytes than any disk has
-_AT_ONCE: Final = 1 << 30  # bytes that one call copies
-_BLOCK: Final = 1 << 20  # bytes that are read at once
+GRACE_PERIOD: Final = 600.0  # s after the last deployment of a copy, in which its Model may not be stored yet
+_LONGEST_LIMIT: Final = 18  # digits
+_AT_ONCE: Final = 1 << 30  # bytes copied by one call
+_BLOCK: Final = 1 << 20  # bytes read at once
 _READ_ONLY: Final = 0o400
-_TRIES: Final = 3  # copies that are made of files which change meanwhile
+_TRIES: Final = 3  # attempts to copy files that change meanwhile
 
 
-def limit_of(environ: Mapping[str, str]) -> int:
+def size_limit(environ: Mapping[str, str]) -> int:
     """Return the limit in bytes: KNODEL_KEPT_LIMIT, else LIMIT. Raises StorageError."""
     text = environ.get(LIMIT_VARIABLE) or str(LIMIT)
     if not (text.isascii() and text.isdigit() and len(text) <= _LONGEST_LIMIT):
@@ -45,110 +45,113 @@ def limit_of(environ: Mapping[str, str]) -> int:
     return int(text)
 
 
-def fetch_kept(place: Place, uri: str, digest: str, kept: Path, limit: int) -> Artifact:
-    """Return the verified copy with this digest; copy the file or folder at `place` first when there is none.
+def fetch_kept(source: LocalPath, uri: str, digest: str, kept: Path, limit: int) -> Artifact:
+    """Return the verified copy with this digest; first copy the file or folder at `source` if there is none.
 
-    With an empty digest it is always a copy of what is there now. A damaged copy is replaced when `place` still has
-    the same bytes, and stays otherwise. Raises StorageError, also when the copy cannot be read.
+    With an empty digest, copy the present files. A damaged copy is replaced if `source` still has the same bytes, and
+    stays otherwise. Raises StorageError, also when the copy cannot be read.
     """
     if not digest:
-        digest = keep(place, uri, "", kept, limit)
-    found = _read(place, uri, digest, kept)
+        digest = keep(source, uri, "", kept, limit)
+    found = _read(source, uri, digest, kept)
     if found is None:
-        keep(place, uri, digest, kept, limit, verify=True)
-        found = _read(place, uri, digest, kept)
+        keep(source, uri, digest, kept, limit, verify=True)
+        found = _read(source, uri, digest, kept)
     if found is None:
         raise StorageError(f"{uri}: the copy in {kept} was deleted or changed while it was read: try again")
     return found
 
 
-def keep(place: Place, uri: str, digest: str, kept: Path, limit: int, *, verify: bool = False) -> str:
-    """Copy the file, folder or archive at `place` into `kept`, unless it is there, and return its digest.
+def keep(source: LocalPath, uri: str, digest: str, kept: Path, limit: int, *, verify: bool = False) -> str:
+    """Copy the file, folder or archive at `source` to the folder `kept`, unless it is there, and return its digest.
 
-    With `verify` a copy that is there is read, and replaced when it is damaged. Raises StorageError, and leaves
-    nothing: nothing is at `place`, it has no files, its digest or that of the copy is not `digest`. Raises Later when
-    all copies would exceed `limit` bytes, when the disk is full, and when the files change at each try: a copy that
-    mixes old and new files is never kept.
+    `verify` reads a present copy, and replaces a damaged one. On errors no copy is made. Raises StorageError when
+    `source` does not exist, has no files, or has another digest than `digest`. Raises TemporaryError when all copies
+    would exceed `limit` bytes, when the disk is full, and when the files change during each attempt, because a copy
+    must not mix old and new files.
     """
     try:
         for _ in range(_TRIES):
-            found = digest_at(place, uri)
+            found = digest_at(source, uri)
             digests.check(uri, digest, found)
-            damaged = _find_damaged(place, uri, found, kept) if verify else None
-            if damaged is None and _touch(kept, place, found):
+            damaged = _find_damaged(source, uri, found, kept) if verify else None
+            if damaged is None and _touch(kept, source, found):
                 return found
-            if _keep_copy(place, uri, found, kept, limit, replace=damaged is not None):
+            if _keep_copy(source, uri, found, kept, limit, replace=damaged is not None):
                 return found
     except StorageError as error:
-        damaged = _find_damaged(place, uri, digest, kept) if verify and digest else None
+        damaged = _find_damaged(source, uri, digest, kept) if verify and digest else None
         if damaged is None:
             raise
         raise _damaged(uri, digest, damaged, error) from error
-    raise Later(f"{uri}: changes while it is copied: try again when nothing writes to it")
+    raise TemporaryError(f"{uri}: was changed while it was copied: try again when no process writes to it")
 
 
-def _keep_copy(place: Place, uri: str, found: str, kept: Path, limit: int, *, replace: bool) -> bool:
-    """Copy what is at `place`; return False, and keep nothing, when the copy has another digest than `found`."""
-    _check_room(uri, size_of(place.path), kept, limit)
+def _keep_copy(source: LocalPath, uri: str, found: str, kept: Path, limit: int, *, replace: bool) -> bool:
+    """Copy the files at `source`; return False, without an entry, if the copy has another digest than `found`."""
+    _check_room(uri, total_size(source.path), kept, limit)
     cache = _cache(kept)
-    with cache.workplace("") as work:
+    with cache.work_folder("") as work:
         try:
-            copy = _copy_to(work, place, uri)
+            copy = _copy_to(work, source, uri)
         except OSError as error:
-            raise Later(f"{uri}: cannot be copied to {kept} ({error.strerror}): make room") from error
-        if copy.digest != found:  # the source has changed since it was hashed
+            raise TemporaryError(f"{uri}: cannot be copied to {kept} ({error.strerror}): make room") from error
+        if copy.digest != found:  # the source was changed since
             return False
-        if not replace and is_kept(kept, place, copy.digest):
+        if not replace and is_kept(kept, source, copy.digest):
             return True
-        if copy.digest != copy.name:  # an archive: its files take more room than it
-            _check_room(uri, size_of(copy.path), kept, limit)
-        cache.keep(copy.path, copy.kind, copy.name)
+        if copy.digest != copy.name:  # an archive: its files take more room
+            _check_room(uri, total_size(copy.path), kept, limit)
+        cache.add(copy.path, copy.kind, copy.name)
         if copy.digest != copy.name:
-            cache.note_unpacked(ARCHIVES, copy.digest, copy.name)
+            cache.record_unpacked(ARCHIVES, copy.digest, copy.name)
     return True
 
 
-def digest_at(place: Place, uri: str) -> str:
-    """Return the digest of the file or folder at `place` as it is now. Raises StorageError."""
-    if is_folder(place.path, uri):
-        files = disk.digest_files(real_folder(place, uri), uri)
+def digest_at(source: LocalPath, uri: str) -> str:
+    """Return the present digest of the file or folder at `source`. Raises StorageError."""
+    if is_folder(source.path, uri):
+        files = disk.digest_files(real_folder(source, uri), uri)
         if not files:
             raise StorageError(f"{uri}: the folder has no files: name the folder or file of a model")
         return digests.of_folder(files)
-    with disk.open_regular(place.path, uri, place.root) as file:
+    with disk.open_regular(source.path, uri, source.root) as file:
         try:
             return digests.of_open_file(file)
         except OSError as error:
             raise StorageError(f"{uri}: cannot be read ({error.strerror})") from error
 
 
-def is_kept(kept: Path, place: Place, digest: str) -> bool:
-    """Whether there is a copy of what was at `place` with this digest; its bytes are not verified."""
-    return _find(kept, place, digest) is not None
+def is_kept(kept: Path, source: LocalPath, digest: str) -> bool:
+    """Return whether there is a copy of `source` with this digest, without verification."""
+    return _find(kept, source, digest) is not None
 
 
-def is_intact(kept: Path, place: Place, uri: str, digest: str) -> bool:
-    """Whether there is a copy of what was at `place` with this digest, whose bytes give the digest now.
+def is_intact(kept: Path, source: LocalPath, uri: str, digest: str) -> bool:
+    """Return whether there is an undamaged copy of `source` with this digest.
 
     Raises StorageError when the copy cannot be read.
     """
-    return is_kept(kept, place, digest) and _find_damaged(place, uri, digest, kept) is None
+    return is_kept(kept, source, digest) and _find_damaged(source, uri, digest, kept) is None
 
 
-def collect(kept: Path, living: Collection[str], before: float) -> int:
-    """Delete copies that were used last before then (s since 1970) and whose digests are not `living`; count them."""
+def delete_unused(kept: Path, used_digests: Collection[str], before: float) -> int:
+    """Delete copies that have none of these digests and whose last use was before then (s since 1970).
+
+    Return their number.
+    """
     if not kept.is_dir():
         return 0
     cache = _cache(kept)
-    needed = {_name(digest) for digest in living}
+    needed = {_name(digest) for digest in used_digests}
     unpacked = {entry.name for name in needed for entry in _entries(kept / ARCHIVES / name)}
-    doomed = [
+    unused = [
         entry
         for kind, wanted in ((FILES, needed), (FOLDERS, needed | unpacked), (ARCHIVES, needed))
         for entry in _entries(kept / kind)
-        if entry.name not in wanted and _used_at(entry) < before
+        if entry.name not in wanted and _last_used(entry) < before
     ]
-    return sum(cache.drop(entry) for entry in doomed)
+    return sum(cache.delete(entry) for entry in unused)
 
 
 def delete_leftovers(kept: Path) -> None:
@@ -156,11 +159,11 @@ def delete_leftovers(kept: Path) -> None:
     if kept.is_dir():
         cache = _cache(kept)
         for entry in _entries(kept / TEMPORARY):
-            cache.drop(entry)
+            cache.delete(entry)
 
 
-class Audit(NamedTuple):
-    """The result of reading copies: `read` of `copies`, `read_bytes` together, and the `damaged` ones."""
+class VerificationReport(NamedTuple):
+    """The result of a verification: `read` of all `copies` were read, `read_bytes` in all, some `damaged`."""
 
     copies: int
     read: int
@@ -168,13 +171,13 @@ class Audit(NamedTuple):
     damaged: list[Path]
 
 
-def audit(kept: Path, most_bytes: int = sys.maxsize) -> Audit:
-    """Read the copies, the smallest first and at most `most_bytes` together, and compare them with their digests.
+def verify_copies(kept: Path, most_bytes: int = sys.maxsize) -> VerificationReport:
+    """Read the copies, smallest first and at most `most_bytes` in all, and compare them with their digests.
 
-    A copy that cannot be read counts as damaged, and so does an archive whose files are gone. Nothing is changed.
+    An unreadable copy counts as damaged, and so does an archive without its unpacked files. No copy is changed.
     """
     files = [entry / FILE for entry in _entries(kept / FILES)]
-    sized = sorted((size_of(copy), copy) for copy in (*files, *_entries(kept / FOLDERS)))
+    sized = sorted((total_size(copy), copy) for copy in (*files, *_entries(kept / FOLDERS)))
     read = read_bytes = 0
     damaged = []
     for size, copy in sized:
@@ -182,23 +185,23 @@ def audit(kept: Path, most_bytes: int = sys.maxsize) -> Audit:
             break
         read, read_bytes = read + 1, read_bytes + size
         entry = copy.parent if copy.name == FILE else copy
-        if not _is_what_its_name_says(copy) and entry.exists():  # else it was deleted meanwhile
+        if not _has_digest_of_name(copy) and entry.exists():  # else it was deleted meanwhile
             damaged.append(entry)
     damaged += [
         archive
         for archive in _entries(kept / ARCHIVES)
         if not all((kept / FOLDERS / note.name).exists() for note in _entries(archive))
     ]
-    return Audit(len(sized), read, read_bytes, damaged)
+    return VerificationReport(len(sized), read, read_bytes, damaged)
 
 
-def room_used(kept: Path) -> int:
-    """Return the bytes of all finished copies."""
-    return sum(size_of(kept / kind) for kind in (FILES, FOLDERS, ARCHIVES))
+def used_bytes(kept: Path) -> int:
+    """Return the size of all complete copies in bytes."""
+    return sum(total_size(kept / kind) for kind in (FILES, FOLDERS, ARCHIVES))
 
 
-def size_of(path: Path) -> int:
-    """Return the bytes of a file, or of all files below a folder; files that vanish meanwhile count nothing."""
+def total_size(path: Path) -> int:
+    """Return the size of a file, or of all files below a folder, in bytes, without files deleted meanwhile."""
     total = 0
     with suppress(OSError):
         total = path.stat().st_size if path.is_file() else 0
@@ -219,7 +222,7 @@ def _cache(kept: Path) -> Cache:
 
 
 class _Copy(NamedTuple):
-    """A finished copy; `name` is the digest under which it is kept, of an archive that of its files."""
+    """A complete copy. `name` is the digest of its entry, which is that of the unpacked files for an archive."""
 
     path: Path
     digest: str
@@ -227,10 +230,10 @@ class _Copy(NamedTuple):
     name: str
 
 
-def _find(kept: Path, place: Place, digest: str) -> Path | None:
-    """Return the file or folder that is the copy; None when there is none, or only a part of one."""
+def _find(kept: Path, source: LocalPath, digest: str) -> Path | None:
+    """Return the file or folder of a copy; None if it is absent or incomplete."""
     name = _name(digest)
-    if is_archive(place.path.name):
+    if is_archive(source.path.name):
         noted = [entry.name for entry in _entries(kept / ARCHIVES / name)]
         name = noted[0] if len(noted) == 1 else name
     else:
@@ -242,16 +245,16 @@ def _find(kept: Path, place: Place, digest: str) -> Path | None:
     return folder if _entries(folder) else None
 
 
-def _read(place: Place, uri: str, digest: str, kept: Path) -> Artifact | None:
-    """Return the verified copy; None when there is none or it is damaged. Raises StorageError: it cannot be read."""
-    found, name = _find(kept, place, digest), f"{uri}: its kept copy"
+def _read(source: LocalPath, uri: str, digest: str, kept: Path) -> Artifact | None:
+    """Return the verified copy; None if it is absent or damaged. Raises StorageError if it cannot be read."""
+    found, name = _find(kept, source, digest), f"{uri}: its kept copy"
     if found is None:
         return None
     if found.name == FILE:
         content = disk.read_file(found, name)
         if digests.of_bytes(content) != digest:
             return None
-        return Artifact(place.path, content, {}, uri, digest=digest)
+        return Artifact(source.path, content, {}, uri, digest=digest)
     real = real_path(found, name)
     files = disk.digest_files(real, name)
     if digests.of_folder(files) != digests.PREFIX + found.name:
@@ -259,14 +262,14 @@ def _read(place: Place, uri: str, digest: str, kept: Path) -> Artifact | None:
     return Artifact(real, None, files, uri, digest=digest)
 
 
-def _find_damaged(place: Place, uri: str, digest: str, kept: Path) -> Path | None:
-    """Return the copy when its bytes give another digest; None without one. Raises StorageError: it cannot be read."""
-    found = _find(kept, place, digest)
+def _find_damaged(source: LocalPath, uri: str, digest: str, kept: Path) -> Path | None:
+    """Return the copy if it is damaged; None if it is intact or absent. Raises StorageError if it cannot be read."""
+    found = _find(kept, source, digest)
     return None if found is None or _digest_of_copy(found, f"{uri}: its kept copy") == _name_of(found) else found
 
 
 def _digest_of_copy(copy: Path, name: str) -> str:
-    """Return the digest of a copy's bytes as they are now. Raises StorageError."""
+    """Compute the digest of a copy. Raises StorageError."""
     if copy.name != FILE:
         return digests.of_folder(disk.digest_files(real_path(copy, name), name))
     with disk.open_regular(copy, name) as file:
@@ -276,7 +279,7 @@ def _digest_of_copy(copy: Path, name: str) -> str:
             raise StorageError(f"{name}: cannot be read ({error.strerror})") from error
 
 
-def _is_what_its_name_says(copy: Path) -> bool:
+def _has_digest_of_name(copy: Path) -> bool:
     try:
         return _digest_of_copy(copy, str(copy)) == _name_of(copy)
     except StorageError:
@@ -284,14 +287,14 @@ def _is_what_its_name_says(copy: Path) -> bool:
 
 
 def _name_of(copy: Path) -> str:
-    """Return the digest under which a copy is kept."""
+    """Return the digest of a copy's entry."""
     return digests.PREFIX + (copy.parent.name if copy.name == FILE else copy.name)
 
 
 def _damaged(uri: str, digest: str, copy: Path, error: StorageError) -> StorageError:
-    """Return the error of a damaged copy that the source cannot replace, because of `error`."""
+    """Return the error of a damaged copy that cannot be replaced because of `error`."""
     reason = str(error).removeprefix(f"{uri}: ")
-    kind = Later if isinstance(error, Later) else StorageError
+    kind = TemporaryError if isinstance(error, TemporaryError) else StorageError
     return kind(
         f"{uri}: its kept copy {copy} is damaged and cannot be replaced from there: {reason}. Put the files with "
         f"digest {digest} there again, or deploy other files"
@@ -299,43 +302,43 @@ def _damaged(uri: str, digest: str, copy: Path, error: StorageError) -> StorageE
 
 
 def _check_room(uri: str, size: int, kept: Path, limit: int) -> None:
-    used = room_used(kept)
+    used = used_bytes(kept)
     if used + size > limit:
-        raise Later(
-            f"{uri}: has {format_size(size)}, and kept model files have {format_size(used)} of {format_size(limit)} "
-            f"already: delete models that are not needed and try again after {GRACE // 60 + 1:.0f} minutes, when their "
-            f"copies are gone, or set {LIMIT_VARIABLE} to more bytes and start the platform again"
+        raise TemporaryError(
+            f"{uri}: has {format_size(size)}, and kept model files use {format_size(used)} of {format_size(limit)}: "
+            f"delete models that are not needed and try again after {GRACE_PERIOD // 60 + 1:.0f} minutes, when their "
+            f"copies are deleted, or set {LIMIT_VARIABLE} to more bytes and start the platform again"
         )
 
 
-def _copy_to(work: Path, place: Place, uri: str) -> _Copy:
+def _copy_to(work: Path, source: LocalPath, uri: str) -> _Copy:
     target = work / "copy"
     target.mkdir(mode=0o700)
-    if is_folder(place.path, uri):
-        root = real_folder(place, uri)
+    if is_folder(source.path, uri):
+        root = real_folder(source, uri)
         files = {}
         for name in disk.list_files(root, uri):
-            with disk.open_regular(root / name, f"{uri}: {name!r}", root) as source:
+            with disk.open_regular(root / name, f"{uri}: {name!r}", root) as file:
                 (target / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                files[name] = copy_file(source, target / name)
+                files[name] = copy_file(file, target / name)
         digest = digests.of_folder(files)
         return _Copy(target, digest, FOLDERS, digest)
-    with disk.open_regular(place.path, uri, place.root) as source:
-        if not is_archive(place.path.name):
-            digest = copy_file(source, target / FILE)
+    with disk.open_regular(source.path, uri, source.root) as file:
+        if not is_archive(source.path.name):
+            digest = copy_file(file, target / FILE)
             return _Copy(target, digest, FILES, digest)
-        digest = copy_file(source, work / FILE)
-    unpacked = digests.of_folder(unpack(work / FILE, place.path.name, target, uri))
+        digest = copy_file(file, work / FILE)
+    unpacked = digests.of_folder(unpack(work / FILE, source.path.name, target, uri))
     return _Copy(target, digest, FOLDERS, unpacked)
 
 
 def copy_file(source: FileIO, target: Path) -> str:
     """Copy a file, sharing its blocks where the file system can, and return the digest of the copy. Raises OSError."""
     with target.open("x+b", buffering=0) as file:
-        with suppress(OSError):  # not between these file systems: what is left is copied below, with all errors
+        with suppress(OSError):  # unsupported between these file systems; the code below copies the rest
             while os.copy_file_range(source.fileno(), file.fileno(), _AT_ONCE):
                 pass
-        with open(file.fileno(), "wb", closefd=False) as buffered:  # writes all bytes, unlike FileIO
+        with open(file.fileno(), "wb", closefd=False) as buffered:  # FileIO may write only a part
             shutil.copyfileobj(source, buffered, _BLOCK)
         file.seek(0)
         digest = digests.of_open_file(file)
@@ -343,9 +346,9 @@ def copy_file(source: FileIO, target: Path) -> str:
     return digest
 
 
-def _touch(kept: Path, place: Place, digest: str) -> bool:
-    """Note that a copy is used now; False when there is none."""
-    found = _find(kept, place, digest)
+def _touch(kept: Path, source: LocalPath, digest: str) -> bool:
+    """Record the use of a copy; return False if it is absent."""
+    found = _find(kept, source, digest)
     if found is None:
         return False
     for entry in (found.parent if found.name == FILE else found, kept / ARCHIVES / _name(digest)):
@@ -364,7 +367,7 @@ def _entries(folder: Path) -> list[Path]:
     return []
 
 
-def _used_at(entry: Path) -> float:
+def _last_used(entry: Path) -> float:
     with suppress(OSError):
         return entry.stat().st_mtime
     return 0.0

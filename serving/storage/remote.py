@@ -1,4 +1,4 @@
-"""From a source to an artifact, by way of the cache: looked for, brought, verified, unpacked, kept."""
+"""Fetch an artifact from a source through the cache: look it up, download, verify, unpack, add to the cache."""
 
 from __future__ import annotations
 
@@ -13,118 +13,111 @@ from serving.storage.base import disk
 from serving.storage.base.artifact import Artifact
 from serving.storage.base.errors import StorageError
 from serving.storage.cache import ARCHIVES, FILE, FILES, FOLDERS, IMAGES, Cache
-from serving.storage.sources.source import File, Folder, Source, new_folder
-from serving.storage.transfer.deadline import Deadline
+from serving.storage.sources.source import DownloadedFile, DownloadedFolder, Source, new_folder
+from serving.storage.transfer.limits import DownloadDeadline
 from serving.storage.transfer.progress import Progress
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What is to be had: `name` is the URI as it is shown, `digest` "" when none is promised; until when."""
+class ArtifactRequest:
+    """An artifact to fetch. `name` is the URI in messages; `digest` is the expected one, or "" for any."""
 
     source: Source
     uri: str
     name: str
     digest: str
-    deadline: Deadline
+    deadline: DownloadDeadline
 
     @property
     def key(self) -> str:
-        """The name of the download; "" when it cannot be continued: nothing would tell what a crash made of it."""
+        """The key for resumption; "" without a digest, since parts of a crashed download could not be verified."""
         return hashlib.sha256(f"{self.digest} {self.uri}".encode()).hexdigest() if self.digest else ""
 
 
-def fetch_remote(want: Wanted, folder: Path, limit: int, progress: Progress) -> Artifact:
-    """From the cache (`folder`, at most `limit` bytes) when its digest is known and intact there, else from the source.
+def fetch_remote(request: ArtifactRequest, folder: Path, limit: int, progress: Progress) -> Artifact:
+    """Return the artifact from the cache in `folder` (at most `limit` bytes), else download it. Raises StorageError.
 
-    Raises StorageError.
+    The cache is used only for a request with a digest, and after verification.
     """
     cache = Cache(folder, limit)
-    found = _cached(want, cache)
+    found = _find_cached(request, cache)
     if found is not None:
         return found
-    with cache.workplace(want.key, want.deadline) as work:
-        found = _cached(want, cache)  # by whoever was in the workplace before
-        return found or _brought(want, cache, work, progress)
+    with cache.work_folder(request.key, request.deadline) as work:
+        found = _find_cached(request, cache)  # another process may have downloaded it during the wait
+        return found or _download(request, cache, work, progress)
 
 
-def _cached(want: Wanted, cache: Cache) -> Artifact | None:
-    if not want.digest:
+def _find_cached(request: ArtifactRequest, cache: Cache) -> Artifact | None:
+    if not request.digest:
         return None
-    filename = want.source.filename
-    if want.source.is_image or is_archive(filename):
-        folder = cache.unpacked(_kind(want), want.digest)
-        return _cached_folder(want, cache, folder) if folder else None
-    return (_cached_file(want, cache) if filename else None) or _cached_folder(want, cache, want.digest)
+    filename = request.source.filename
+    if request.source.is_image or is_archive(filename):
+        folder = cache.unpacked_digest(_kind(request), request.digest)
+        return _find_folder(request, cache, folder) if folder else None
+    return (_find_file(request, cache) if filename else None) or _find_folder(request, cache, request.digest)
 
 
-def _cached_file(want: Wanted, cache: Cache) -> Artifact | None:
-    held = cache.find(FILES, want.digest)
-    if held is None or not (held.path / FILE).is_file():
+def _find_file(request: ArtifactRequest, cache: Cache) -> Artifact | None:
+    locked = cache.find(FILES, request.digest)
+    if locked is None or not (locked.path / FILE).is_file():
         return None
     try:
-        return _read(want, held.path / FILE, want.digest)
-    except StorageError as error:  # that it is there says nothing
-        log.warning("downloading anew what the cache has: %s", error)
-        held.release()
-        cache.drop(held.path)
+        return _read_file(request, locked.path / FILE, request.digest)
+    except StorageError as error:
+        log.warning("downloading again, because the cached copy is damaged: %s", error)
+        locked.release()
+        cache.delete(locked.path)
     return None
 
 
-def _cached_folder(want: Wanted, cache: Cache, digest: str) -> Artifact | None:
-    held = cache.find(FOLDERS, digest)
-    if held is None:
+def _find_folder(request: ArtifactRequest, cache: Cache, digest: str) -> Artifact | None:
+    locked = cache.find(FOLDERS, digest)
+    if locked is None:
         return None
     try:
-        files = disk.digest_files(held.path, want.name)
-        digests.check(want.name, digest, digests.of_folder(files))
+        files = disk.digest_files(locked.path, request.name)
+        digests.check(request.name, digest, digests.of_folder(files))
     except StorageError as error:
-        log.warning("downloading anew what the cache has: %s", error)
-        held.release()
-        cache.drop(held.path)
+        log.warning("downloading again, because the cached copy is damaged: %s", error)
+        locked.release()
+        cache.delete(locked.path)
         return None
-    return Artifact(held.path, None, files, want.name, held, want.digest)
+    return Artifact(locked.path, None, files, request.name, locked, request.digest)
 
 
-def _brought(want: Wanted, cache: Cache, work: Path, progress: Progress) -> Artifact:
+def _download(request: ArtifactRequest, cache: Cache, work: Path, progress: Progress) -> Artifact:
+    """Download, verify and unpack the artifact in `work`, and add it to the cache."""
+    filename = request.source.filename
     try:
-        brought = want.source.bring(work, progress)
-        digests.check(want.name, want.digest, brought.digest)
-        if isinstance(brought, File) and is_archive(want.source.filename):
-            brought = _unpacked(want, brought, work)
+        downloaded = request.source.download(work, progress)
+        digests.check(request.name, request.digest, downloaded.digest)
+        if isinstance(downloaded, DownloadedFile) and is_archive(filename):
+            folder = new_folder(work)
+            files = unpack(downloaded.path, filename, folder, request.name)
+            downloaded = DownloadedFolder(folder, files, downloaded.digest)
     except OSError as error:
-        raise StorageError(f"{want.name}: the cache cannot be written ({error.strerror}): make room") from error
-    return _kept_file(want, cache, work, brought) if isinstance(brought, File) else _kept_folder(want, cache, brought)
+        raise StorageError(f"{request.name}: the cache cannot be written ({error.strerror}): make room") from error
+    if isinstance(downloaded, DownloadedFile):
+        path = new_folder(work) / FILE
+        downloaded.path.rename(path)
+        artifact = _read_file(request, path, downloaded.digest)
+        cache.add(path.parent, FILES, downloaded.digest)
+        return artifact
+    digest = digests.of_folder(downloaded.digests)
+    locked = cache.add(downloaded.path, FOLDERS, digest)
+    if digest != downloaded.digest:
+        cache.record_unpacked(_kind(request), downloaded.digest, digest)
+    return Artifact(locked.path, None, downloaded.digests, request.name, locked, downloaded.digest)
 
 
-def _unpacked(want: Wanted, archive: File, work: Path) -> Folder:
-    folder = new_folder(work)
-    return Folder(folder, unpack(archive.path, want.source.filename, folder, want.name), archive.digest)
+def _read_file(request: ArtifactRequest, path: Path, digest: str) -> Artifact:
+    content = disk.read_file(path, request.name)
+    digests.check(request.name, digest, digests.of_bytes(content))
+    return Artifact(Path(request.source.filename), content, {}, request.name, digest=digest)
 
 
-def _kept_file(want: Wanted, cache: Cache, work: Path, brought: File) -> Artifact:
-    path = new_folder(work) / FILE
-    brought.path.rename(path)
-    artifact = _read(want, path, brought.digest)
-    cache.keep(path.parent, FILES, brought.digest)
-    return artifact
-
-
-def _kept_folder(want: Wanted, cache: Cache, brought: Folder) -> Artifact:
-    digest = digests.of_folder(brought.digests)
-    held = cache.keep(brought.path, FOLDERS, digest)
-    if digest != brought.digest:
-        cache.note_unpacked(_kind(want), brought.digest, digest)
-    return Artifact(held.path, None, brought.digests, want.name, held, brought.digest)
-
-
-def _read(want: Wanted, path: Path, digest: str) -> Artifact:
-    content = disk.read_file(path, want.name)
-    digests.check(want.name, digest, digests.of_bytes(content))
-    return Artifact(Path(want.source.filename), content, {}, want.name, digest=digest)
-
-
-def _kind(want: Wanted) -> str:
-    return IMAGES if want.source.is_image else ARCHIVES
+def _kind(request: ArtifactRequest) -> str:
+    return IMAGES if request.source.is_image else ARCHIVES

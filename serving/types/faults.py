@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, urlsplit
 from autoscaler.warmpool.claims.marks import SEED_PREFIX
 from clusters.base.quantities import parse_quantity
 from serving.engines.base import registry
-from serving.storage.base import patterns
+from serving.storage.base import uri_patterns
 from serving.types.reader import short_repr
 
 LONGEST_NAME = 53
@@ -37,10 +37,10 @@ DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _PATH = r"(?:/[^?#]*)?"
 STORES: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
-        "s3": (f"s3://{patterns.BUCKET}{_PATH}", "s3://BUCKET/PATH"),
-        "gs": (f"gs://{patterns.BUCKET}{_PATH}", "gs://BUCKET/PATH"),
-        "hf": (f"{patterns.HUB}{_PATH}", "hf://ORG/REPO:REVISION"),
-        "oci": (patterns.IMAGE, "oci://REGISTRY/REPOSITORY:TAG"),
+        "s3": (f"s3://{uri_patterns.BUCKET}{_PATH}", "s3://BUCKET/PATH"),
+        "gs": (f"gs://{uri_patterns.BUCKET}{_PATH}", "gs://BUCKET/PATH"),
+        "hf": (f"{uri_patterns.HUB}{_PATH}", "hf://ORG/REPO:REVISION"),
+        "oci": (uri_patterns.IMAGE, "oci://REGISTRY/REPOSITORY:TAG"),
         "pvc": (f"pvc://{DNS_1123_SUBDOMAIN.pattern}{_PATH}", "pvc://CLAIM/PATH"),
     }
 )
@@ -162,7 +162,7 @@ def bucket_fault(uri: str) -> str:
     """Check the bucket of an object store's URI; empty also for URIs without a bucket."""
     scheme, _, rest = uri.partition("://")
     bucket = re.split("[/?#]", rest, maxsplit=1)[0] if scheme in BUCKETED else ""
-    return patterns.bucket_fault(scheme, bucket) if bucket else ""
+    return uri_patterns.bucket_fault(scheme, bucket) if bucket else ""
 
 
 def _store_fault(scheme: str, uri: str) -> str:

@@ -13,7 +13,7 @@ from serving.platform import event_files
 from serving.platform.event_files import EventFiles
 from serving.storage import kept
 from serving.storage.fetch import StorageOptions, fetch
-from serving.storage.sources.local import Place, place_below
+from serving.storage.sources.local import LocalPath, restrict_to
 from tests.eventing.world import EventWorld, event_source, event_spec, event_world
 
 LIMIT = 1 << 20
@@ -84,13 +84,13 @@ async def test_a_link_that_comes_after_the_check_is_not_followed(
 ) -> None:
     public = tmp_path / "public"
 
-    def then_link(place: Place, roots: list[Path], name: str) -> Place:
-        checked = place_below(place, roots, name)
+    def then_link(place: LocalPath, roots: list[Path], name: str) -> LocalPath:
+        checked = restrict_to(place, roots, name)
         (public / "model").rename(tmp_path / "moved")
         (public / "model").symlink_to(tmp_path / "private" / "model")
         return checked
 
-    monkeypatch.setattr(event_files, "place_below", then_link)
+    monkeypatch.setattr(event_files, "restrict_to", then_link)
     await send(world, public / named)
     await world.becomes(e1="Failed")
     assert "outside" in (await world.statuses())["1"]["message"]
@@ -98,7 +98,7 @@ async def test_a_link_that_comes_after_the_check_is_not_followed(
 
 async def test_an_event_of_the_same_files_replaces_their_damaged_copy(world: EventWorld, tmp_path: Path) -> None:
     model = tmp_path / "public" / "model"
-    kept.keep(Place(model), model.as_uri(), "", tmp_path / "kept", LIMIT)
+    kept.keep(LocalPath(model), model.as_uri(), "", tmp_path / "kept", LIMIT)
     copy = next((tmp_path / "kept").rglob("model.onnx"))
     copy.chmod(0o600)
     copy.write_bytes(b"damaged")

@@ -13,7 +13,7 @@ from typing import Final
 from hypothesis import strategies as st
 
 from serving.storage.archives.archive import unpack
-from serving.storage.archives.tree import Tree, TreeLimits
+from serving.storage.archives.folder_writer import FolderLimits, FolderWriter
 from serving.storage.base.digest import of_bytes
 from serving.storage.base.errors import StorageError
 from serving.storage.sources.oci_layer import apply_layer
@@ -21,7 +21,7 @@ from tests.fuzz.messages import mutilated
 from tests.fuzz.target import Target
 from tests.serving.storage.archives import MODEL, tar, tar_entry, tar_of, zipped
 
-LIMITS: Final = TreeLimits(files=8, size=1 << 16)
+LIMITS: Final = FolderLimits(files=8, size=1 << 16)
 KINDS: Final = ("m.tar", "m.zip", "m.tar.gz", "gzipped", "layer", "layers")
 """By the first byte: how the rest is read; "gzipped" is packed here, so that a changed tar file is one inside, too."""
 _OUTSIDE: Final = "outside"
@@ -50,7 +50,7 @@ def check(data: bytes) -> None:
 def _unpacked(kind: str, archive: Path, folder: Path) -> dict[str, str]:
     if not kind.startswith("layer"):
         return unpack(archive, "m.tar.gz" if kind == "gzipped" else kind, folder, "uri", LIMITS)
-    tree = Tree(folder, "uri", LIMITS)
+    tree = FolderWriter(folder, "uri", LIMITS)
     if kind == "layers":
         for name, content in _EARLIER.items():
             tree.write(name, io.BytesIO(content).read)

@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 from serving.storage.base.digest import of_bytes
 from serving.storage.base.errors import StorageError
 from serving.storage.transfer import retry
-from serving.storage.transfer.deadline import Deadline
-from serving.storage.transfer.http import Download, Downloader
-from serving.storage.transfer.limits import DownloadLimits
-from serving.storage.transfer.web import Request
+from serving.storage.transfer.client import StoreRequest
+from serving.storage.transfer.downloader import Download, Downloader
+from serving.storage.transfer.limits import DownloadDeadline, DownloadLimits
 from tests.fuzz.messages import mutilated
 from tests.fuzz.target import Target
 
@@ -68,9 +67,9 @@ def checking() -> Iterator[Callable[[bytes], None]]:
 
 def check_download(port: int) -> None:
     """Download. Raises AssertionError, or what is no StorageError, when a promise is broken."""
-    deadline = Deadline("uri", LIMITS.total)
+    deadline = DownloadDeadline("uri", LIMITS.total)
     downloader = Downloader(frozenset({HOST}), deadline, LIMITS, sleep=lambda seconds: None)
-    request = Request(f"http://{HOST}:{port}/m", "uri", secrets={"Authorization": "Bearer secret"})
+    request = StoreRequest(f"http://{HOST}:{port}/m", "uri", secrets={"Authorization": "Bearer secret"})
     with tempfile.TemporaryDirectory() as folder, closing(downloader):
         path = Path(folder, "parts", "0")
         try:

@@ -18,7 +18,7 @@ from clusters.base.objects import MODEL, POD_AUTOSCALER
 from serving.cli.client.client import Client
 from serving.cli.client.state import Platform
 from serving.storage.base.digest import of_bytes
-from serving.storage.kept import size_of
+from serving.storage.kept import total_size
 from tests.platform.machine import Machine, machine
 from tests.support import models
 
@@ -136,7 +136,7 @@ def test_a_missing_path_is_refused_and_changes_nothing(tmp_path: Path) -> None:
             said = here.run("deploy", "m", "--uri", str(tmp_path / "no.onnx"), *more, code=2)
             assert "no.onnx: cannot be opened (No such file or directory)" in said
         assert here.run("get", "m", code=3)
-        assert size_of(here.state / "kept") == 0
+        assert total_size(here.state / "kept") == 0
 
 
 class Store(BaseHTTPRequestHandler):

@@ -12,7 +12,7 @@ import pytest
 
 from serving.platform import kept_files
 from serving.platform.platform import Platform
-from serving.storage.kept import GRACE, LIMIT_VARIABLE, room_used
+from serving.storage.kept import GRACE_PERIOD, LIMIT_VARIABLE, used_bytes
 from serving.types.settings.settings import load_settings
 from tests.platform.machine import Machine
 from tests.support import models
@@ -43,7 +43,7 @@ async def platform(here: Machine) -> AsyncIterator[None]:
 def age(kept: Path) -> None:
     """Let all copies be of a time before the grace that copies without a version have."""
     for entry in kept.glob("*/*"):
-        long_ago = entry.stat().st_mtime - GRACE - 1.0
+        long_ago = entry.stat().st_mtime - GRACE_PERIOD - 1.0
         os.utime(entry, (long_ago, long_ago))
 
 
@@ -66,21 +66,21 @@ async def test_copies_go_with_their_versions_and_make_room_within_the_limit(
         return " ".join(line.split())
 
     async def has_room_of(size: int) -> bool:
-        assert room_used(kept) == size
+        assert used_bytes(kept) == size
         return True
 
     async with platform(here):
         await run("deploy", "stays", "--uri", str(first), "--min", "1")
         await run("deploy", "goes", "--uri", str(second))
-        assert room_used(kept) == limit
+        assert used_bytes(kept) == limit
         found = await doctor()
         assert f"stored copies use {limit} bytes of {limit} bytes" in found and LIMIT_VARIABLE in found
         refused = await run("deploy", "more", "--uri", str(third), code=1)
-        assert f"kept model files have {limit} bytes of {limit} bytes already: delete models" in refused
+        assert f"kept model files use {limit} bytes of {limit} bytes: delete models" in refused
 
         age(kept)
         await asyncio.sleep(5 * SOON)  # the versions of both are there, though their copies are old
-        assert room_used(kept) == limit
+        assert used_bytes(kept) == limit
         await run("delete", "goes")
         await eventually(lambda: has_room_of(first.stat().st_size))
         found = await doctor()

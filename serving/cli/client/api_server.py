@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from clusters.base.redact import one_line
+from clusters.base.redact import one_line, redact_url
 from serving.cli.base.errors import CommandError
 from serving.cli.client.http import Endpoint, Proxy
 
@@ -88,13 +88,6 @@ def _endpoint(context: str, found: Configuration, proxy: str) -> Endpoint:
     )
 
 
-def _without_user(address: str) -> str:
-    """Remove user and password from an invalid URL: `://` may be missing, and a password may have any character."""
-    head, at, rest = address.rpartition("@")
-    scheme, separator, _ = head.partition("://")
-    return f"{scheme}{separator}…@{rest}" if at and separator else f"…@{rest}" if at else address
-
-
 def _address(context: str, field: str, text: str, schemes: tuple[str, ...]) -> SplitResult:
     """Parse a URL of one of the schemes. Raises CommandError, without user and password, for any other text."""
     try:
@@ -105,7 +98,8 @@ def _address(context: str, field: str, text: str, schemes: tuple[str, ...]) -> S
     if not good:
         wanted = " or ".join(schemes)
         raise CommandError(
-            f"context {context}: {field} {_without_user(text)!r} is not an {wanted} URL: correct the kubeconfig"
+            f"context {context}: {field} {redact_url(text, valid=False)!r} is not an {wanted} URL: "
+            "correct the kubeconfig"
         )
     return url
 

@@ -69,7 +69,7 @@ def examine(
     secrets = [state / TOKEN_FILE, state / KUBECONFIG_FILE, state / STORE_FILE, *(state / TLS_FOLDER).glob("*.key")]
     yield doctor.judge_secrets({path: _mode(path) for path in secrets if path.exists()})
     yield _kept(state)
-    yield doctor.judge_copies(*kept.audit(state / KEPT_FOLDER, sys.maxsize if full else READ_BYTES))
+    yield doctor.judge_copies(*kept.verify_copies(state / KEPT_FOLDER, sys.maxsize if full else READ_BYTES))
     pid = holder(state)
     yield _store(state / STORE_FILE, in_use=pid is not None)
     facts, fault = _facts(state)
@@ -154,7 +154,7 @@ def _kept(state: Path) -> Finding:
         limit = kept_limit(state)
     except KnodelError as error:
         return Finding("model files", False, str(error), "correct the variable")
-    return doctor.judge_kept(kept.room_used(state / KEPT_FOLDER), limit)
+    return doctor.judge_kept(kept.used_bytes(state / KEPT_FOLDER), limit)
 
 
 def _version(state: Path) -> ProbeResult:

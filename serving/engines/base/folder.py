@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from clusters.base.redact import one_line
 from serving.engines.base.errors import LoadFailed
-from serving.storage.hold import Hold, hold
+from serving.storage.folder_lock import LockedFolder, lock_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,13 +34,13 @@ class Folder:
 
     def __init__(self, artifact: Artifact, only: str = "", *, copy: bool = False) -> None:
         names = artifact.names()  # refuses what leads outside of the folder
-        self._copy: Hold | None = None
+        self._copy: LockedFolder | None = None
         if artifact.content is None and not artifact.digests and not copy:
             self.path = artifact.path
             return
         with _writing():
             _remove_leftovers(Path(tempfile.gettempdir()))
-            self._copy = _made()
+            self._copy = _new_folder()
         self.path = self._copy.path
         try:
             for name in names:
@@ -90,9 +90,9 @@ def _ends_with(name: str, suffixes: tuple[str, ...]) -> bool:
     return any(lower.endswith(suffix) if suffix.startswith(".") else lower == suffix for suffix in suffixes)
 
 
-def _made() -> Hold:
+def _new_folder() -> LockedFolder:
     for _ in range(_ATTEMPTS):
-        made = hold(Path(tempfile.mkdtemp(prefix=PREFIX)))
+        made = lock_folder(Path(tempfile.mkdtemp(prefix=PREFIX)))
         if made is not None:
             made.temporary = True
             return made
@@ -102,7 +102,7 @@ def _made() -> Hold:
 def _remove_leftovers(place: Path) -> None:
     for left in place.glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):  # of another user, or gone meanwhile
-            if left.lstat().st_uid == os.getuid() and (held := hold(left, alone=True)) is not None:
+            if left.lstat().st_uid == os.getuid() and (held := lock_folder(left, exclusive=True)) is not None:
                 held.temporary = True
                 held.release()
 

@@ -18,11 +18,11 @@ from typing import Any, Final
 import msgspec
 
 from clusters.base.errors import KnodelError
+from clusters.base.redact import redact_url
 from serving.engines.base.errors import UnknownFormat
 from serving.engines.base.registry import find_format
 from serving.storage.base import digest as digests
 from serving.storage.base.errors import StorageError
-from serving.storage.transfer.addresses import shown
 
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _MAX_QUOTED: Final = 80  # characters of an invalid value that a message repeats
@@ -161,7 +161,7 @@ def _checked(name: str, given: _Parameters, default: ModelBounds) -> Assignment:
                 f"{field} {text[:_MAX_QUOTED]!r} is not a name: use at most 63 of a-z, 0-9 and '-', no '-' at the ends"
             )
     try:
-        digests.check_form(shown(given.storage_uri), given.digest)
+        digests.check_form(redact_url(given.storage_uri), given.digest)
         if given.model_format:
             find_format(given.model_format, ())
     except (StorageError, UnknownFormat) as error:

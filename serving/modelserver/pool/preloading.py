@@ -15,8 +15,8 @@ from serving.modelserver.base.options import DEFAULT_POOL_FORMAT
 
 SERVER: Final = ("serving.modelserver.main", "serving.modelserver.run")
 FOR_LOADS: Final = (
-    "serving.storage.transfer.http", "serving.storage.remote", "serving.storage.sources.sources",
-    "serving.storage.sources.web_file",
+    "serving.storage.transfer.downloader", "serving.storage.remote", "serving.storage.sources.source",
+    "serving.storage.sources.single_file",
     "encodings.idna", "clusters.base.version",
 )  # fmt: skip
 """Modules that a server otherwise imports on demand: for downloads, host names and `GET /v2`."""

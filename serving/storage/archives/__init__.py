@@ -1,1 +1,1 @@
-"""Tar and zip archives, read from senders that are not trusted."""
+"""Unpack untrusted tar and zip archives."""

@@ -1,4 +1,4 @@
-"""Archives of a model: a name that ends on one of SUFFIXES. Regular files only, or the whole archive is refused."""
+"""Recognize and unpack archives by the suffix of their name. An archive must contain only regular files and folders."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from typing import TYPE_CHECKING, Final
 from serving.storage.base.errors import StorageError
 
 if TYPE_CHECKING:
-    from serving.storage.archives.tree import TreeLimits
+    from serving.storage.archives.folder_writer import FolderLimits
 
 SUFFIXES: Final = (".tar", ".tar.gz", ".tgz", ".zip")
 _ZIP: Final = ".zip"
 
 
 def is_archive(name: str) -> bool:
-    """Whether a file of this name is unpacked."""
+    """Return whether a file of this name is unpacked."""
     return name.lower().endswith(SUFFIXES)
 
 
-def unpack(path: Path, name: str, folder: Path, uri: str, limits: TreeLimits | None = None) -> dict[str, str]:
-    """Unpack the archive at `path`, called `name`, into the empty `folder`; relative path → digest of each file.
+def unpack(path: Path, name: str, folder: Path, uri: str, limits: FolderLimits | None = None) -> dict[str, str]:
+    """Unpack the archive `name` at `path` into an empty folder and return the digest of each file by relative path.
 
-    Refused are links, devices, names that lead out or come twice, too many files or bytes, and what inflates far beyond
-    its size. Raises StorageError.
+    Raises StorageError for links, devices, names that lead out of the folder or occur twice, too many files or bytes,
+    and a compression ratio beyond `tar_file.RATIO`.
     """
-    from serving.storage.archives.tree import Tree  # here and below: the libraries, which few models need
+    from serving.storage.archives.folder_writer import FolderWriter  # few models are archives
 
-    tree = Tree(folder, uri, limits)
+    writer = FolderWriter(folder, uri, limits)
     if name.lower().endswith(_ZIP):
         from serving.storage.archives.zip_file import unpack_zip
 
-        unpack_zip(path, tree, uri)
+        unpack_zip(path, writer, uri)
     else:
         from serving.storage.archives.tar_file import unpack_tar
 
-        unpack_tar(path, tree, uri)
-    if not tree.digests:
+        unpack_tar(path, writer, uri)
+    if not writer.digests:
         raise StorageError(f"{uri}: the archive has no files")
-    return tree.digests
+    return writer.digests

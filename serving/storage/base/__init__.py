@@ -1,1 +1,1 @@
-"""What all of storage uses: errors, digests, artifacts, files on disk."""
+"""Parts that all of storage uses: errors, digests, artifacts, files on disk."""

@@ -1,4 +1,4 @@
-"""A fetched artifact: what engines load. Its bytes are the verified ones, whatever happens to the files meanwhile."""
+"""A fetched artifact, which engines load: reads return the verified bytes, even if the files change meanwhile."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from serving.storage.base.errors import StorageError
 
 
 class Artifact(msgspec.Struct, frozen=True):
-    """One file, or a folder.
+    """One file or a folder.
 
-    path      the file, only for its name; or the folder, by its real path: what does not lie below it is not read
-    content   of a file: the very bytes that were verified, read once; None for a folder
-    digests   of a folder: relative path → digest of each of its files when it was fetched; {} when nothing was promised
-              of a folder that is read where it is
-    uri       what it was fetched from, as shown to people
-    hold      what keeps a folder in the cache for as long as the artifact lives
-    digest    of the whole, in the form in which a Model promises it (`serving.storage.base.digest`)
+    path      of a file, only its name is used; of a folder, its real path, and nothing outside of it is read
+    content   of a file, its verified bytes; None for a folder
+    digests   of a folder, the digest of each file by relative path; empty for a folder that is read in place and whose
+              digest the caller did not give
+    uri       the URI, in the form for messages
+    lock      the lock that keeps a folder in the cache while the artifact exists
+    digest    of the whole artifact, in the form of a Model's `digest` (`serving.storage.base.digest`)
     """
 
     path: Path
     content: bytes | None
     digests: Mapping[str, str] = msgspec.field(default_factory=dict)
     uri: str = "the artifact"
-    hold: object = None
+    lock: object = None
     digest: str = ""
 
     def names(self) -> list[str]:
-        """The relative paths of a folder's files, sorted; of a file its own name. Raises StorageError."""
+        """Return the sorted relative paths of a folder's files, or the name of a single file. Raises StorageError."""
         if self.content is not None:
             return [self.path.name]
         return sorted(self.digests) or disk.list_files(self.path, self.uri)
 
     def read(self, name: str) -> bytes:
-        """The bytes of one file of the folder. Raises StorageError when they are not the verified ones."""
+        """Return the content of a file of the folder. Raises StorageError if it is absent or has another digest."""
         if self.content is not None and name == self.path.name:
             return self.content
         if self.digests and name not in self.digests:

@@ -1,4 +1,4 @@
-"""Digests of artifacts (pure, but for reading an open file).
+"""Digests of artifacts.
 
 file      `sha256:` + SHA-256 of its bytes
 folder    `sha256:` + SHA-256 of the lines `<sha256>  <relative path>\\n` sorted by path, as `sha256sum` prints them
@@ -19,18 +19,18 @@ _FORM: Final = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 def of_bytes(content: bytes) -> str:
-    """The digest of a file with this content."""
+    """Return the digest of a file with this content."""
     return PREFIX + hashlib.sha256(content).hexdigest()
 
 
 def of_open_file(file: FileIO) -> str:
-    """The digest of what is left to read of `file`."""
+    """Return the digest of the rest of an open file. Raises OSError."""
     return PREFIX + hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def of_folder(files: Mapping[str, str]) -> str:
-    """The digest of a folder; `files` maps each file's relative path (POSIX) to its own digest."""
-    # Sorted as bytes: the order of `LC_ALL=C sort`, the same in every locale.
+    """Return the digest of a folder; `files` maps the relative path (POSIX) of each file to its digest."""
+    # Sorted as bytes, as `LC_ALL=C sort` does: the order is the same in every locale.
     paths = sorted(files, key=_as_bytes)
     lines = (files[path].removeprefix(PREFIX).encode() + b"  " + _as_bytes(path) + b"\n" for path in paths)
     return of_bytes(b"".join(lines))
@@ -41,13 +41,15 @@ def _as_bytes(path: str) -> bytes:
 
 
 def check_form(uri: str, digest: str) -> None:
-    """Refuse what is no digest ("" is: none was promised). Raises StorageError."""
+    """Raise StorageError for a text that is neither a digest nor empty."""
     if digest and not _FORM.fullmatch(digest):
-        raise StorageError(f"{uri}: digest {digest[:80]!r} is not sha256: and 64 hexadecimal digits in lower case")
+        raise StorageError(
+            f"{uri}: digest {digest[:80]!r} is not a digest: write sha256: and 64 hexadecimal digits in lower case"
+        )
 
 
 def check(uri: str, expected: str, found: str) -> None:
-    """Refuse an artifact whose digest is not the promised one ("" promises nothing). Raises StorageError."""
+    """Raise StorageError for an artifact whose digest is not the expected one; "" accepts every digest."""
     if expected and expected != found:
         raise StorageError(
             f"{uri}: digest is {found} but {expected} was expected: the artifact was changed or damaged; "

@@ -1,8 +1,7 @@
-"""Reading model files from disk: regular files only, and nothing outside of a model's folder.
+"""Read model files from disk: only regular files, and none outside of the model's folder.
 
-All errors are StorageError and name the URI and a file's path relative to it. Where a folder bounds what is read it is
-given by its real path, and compared with where the opened file really lies: who may write to it cannot lead outside by
-a link that is put there between check and use.
+All errors are StorageError and name the URI and a file's path relative to it. A folder that bounds a read is a real
+path. It is compared with the real path of the opened file, so a link that is added between check and use has no effect.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ from typing import Final, NoReturn
 
 from clusters.base.sizes import format_size
 from serving.storage.base import digest
-from serving.storage.base.errors import Outside, StorageError
+from serving.storage.base.errors import OutsideFolder, StorageError
 
-LARGEST_FILE: Final = 16 << 30  # bytes; far above what one replica of this server can load
-DEEPEST: Final = 32  # parts of a file's path; `os.walk` and `shutil.rmtree` recurse, and fail at some thousand
-MOST_FILES: Final = 10_000  # of a folder; a model has a few, a mistaken URI (a home folder) has many more
+LARGEST_FILE: Final = 16 << 30  # bytes; far more than one replica can load
+DEEPEST: Final = 32  # parts of a path; `os.walk` and `shutil.rmtree` recurse, and fail at about a thousand
+MOST_FILES: Final = 10_000  # of a folder; a model has a few, but the URI of a home folder by mistake has many
 
 
 def read_file(path: Path, uri: str, root: Path | None = None) -> bytes:
-    """The bytes of a regular file, read once from one open file (≤ LARGEST_FILE); `root` as for `open_regular`."""
+    """Return the content of a regular file of at most LARGEST_FILE bytes; `root` as in `open_regular`."""
     with open_regular(path, uri, root) as file:
         try:
             return file.readall()
@@ -33,12 +32,12 @@ def read_file(path: Path, uri: str, root: Path | None = None) -> bytes:
 
 
 def read_inside(folder: Path, name: str, uri: str) -> bytes:
-    """The bytes of the file `name` (relative, POSIX) of a folder; refused when it leads outside of it."""
+    """Return the content of the file `name` (relative, POSIX) of a folder. Raises StorageError if it is outside."""
     return read_file(_inside(folder, name, uri), f"{uri}: {name!r}", folder)
 
 
 def digest_files(folder: Path, uri: str) -> dict[str, str]:
-    """Relative path → digest of each file of a folder."""
+    """Return the digest of each file of a folder by relative path. Raises StorageError."""
     digests = {}
     for name in list_files(folder, uri):
         with open_regular(_inside(folder, name, uri), f"{uri}: {name!r}", folder) as file:
@@ -50,19 +49,16 @@ def digest_files(folder: Path, uri: str) -> dict[str, str]:
 
 
 def list_files(folder: Path, uri: str) -> list[str]:
-    """The relative paths (POSIX, sorted) of all files below a folder.
+    """Return the relative paths (POSIX, sorted) of all files below a folder.
 
-    Refused are links that lead outside, linked folders (they can form circles), what is no regular file, names that
-    would make the listing ambiguous (line breaks, backslashes), paths of more than DEEPEST parts, and more than
-    MOST_FILES files.
+    Raises StorageError for links to the outside, links to folders (they can form cycles), names with line breaks or
+    backslashes (they make the listing ambiguous), paths of more than DEEPEST parts, and more than MOST_FILES files.
     """
     names: list[str] = []
     for where, folders, files in os.walk(folder, onerror=_unreadable(uri)):
         here = Path(where)
         if len(here.relative_to(folder).parts) >= DEEPEST:
-            raise StorageError(
-                f"{uri}: has {DEEPEST} folders within one another, which is too many: name the model's own folder"
-            )
+            raise StorageError(f"{uri}: has {DEEPEST} nested folders, the limit: name the model's own folder")
         for name in [*folders, *files]:
             _check_entry(here / name, folder, uri)
         names += [(here / name).relative_to(folder).as_posix() for name in files]
@@ -72,9 +68,10 @@ def list_files(folder: Path, uri: str) -> list[str]:
 
 
 def open_regular(path: Path, uri: str, root: Path | None = None) -> FileIO:
-    """Open a regular file to read; a device or pipe is refused without waiting for it.
+    """Open a regular file to read, without waiting for a device or pipe.
 
-    So is what really lies outside of `root`, a real path (None: it may lie anywhere).
+    Raises OutsideFolder when the real path of the file is not below `root` (a real path; None allows all paths), and
+    StorageError for anything but a regular file of at most LARGEST_FILE bytes.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -84,7 +81,7 @@ def open_regular(path: Path, uri: str, root: Path | None = None) -> FileIO:
         ) from error
     fault, kind = _fault(descriptor), StorageError
     if not fault and root is not None and not Path(f"/proc/self/fd/{descriptor}").readlink().is_relative_to(root):
-        fault, kind = "leads outside of the folder: put the file itself there", Outside
+        fault, kind = "leads outside of the folder: put the file itself there", OutsideFolder
     if fault:
         os.close(descriptor)
         raise kind(f"{uri}: {fault}")
@@ -94,7 +91,7 @@ def open_regular(path: Path, uri: str, root: Path | None = None) -> FileIO:
 def _fault(descriptor: int) -> str:
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode):
-        return "is no regular file: name the model's file or folder"
+        return "is not a regular file: name the model's file or folder"
     if found.st_size > LARGEST_FILE:
         return f"has {format_size(found.st_size)}, and {format_size(LARGEST_FILE)} is the limit"
     return ""
@@ -107,13 +104,13 @@ def _check_entry(path: Path, folder: Path, uri: str) -> None:
     if path.is_symlink():
         _inside(folder, name, uri)
         if path.is_dir():
-            raise StorageError(f"{uri}: {name!r} is a linked folder: put the folder itself there")
+            raise StorageError(f"{uri}: {name!r} is a link to a folder: put the folder itself there")
 
 
 def _inside(folder: Path, name: str, uri: str) -> Path:
     try:
         root, path = folder.resolve(strict=True), (folder / name).resolve(strict=True)
-    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: a circle of links
+    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: a cycle of links
         raise StorageError(f"{uri}: {name!r} cannot be opened: put the file itself into the folder") from error
     if not path.is_relative_to(root):
         raise StorageError(f"{uri}: {name!r} leads outside of the folder: put the file itself there")
@@ -128,5 +125,5 @@ def _unreadable(uri: str) -> Callable[[OSError], NoReturn]:
 
 
 def _reason(error: Exception) -> str:
-    """Words without the path that an OSError's text carries."""
+    """Return the reason without the path that the text of an OSError contains."""
     return (error.strerror if isinstance(error, OSError) else None) or type(error).__name__

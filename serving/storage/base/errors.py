@@ -1,14 +1,14 @@
-"""What storage reports: the model server shows it as the reason why a version is not ready.
+"""Errors of storage. The model server shows them as the reason why a version is not ready.
 
     KnodelError
-    └── StorageError      the artifact of a storage URI cannot be had, or is not the one that was promised
-        ├── Interrupted   a connection broke, was not made or took too long: what has come can be continued later
-        ├── Refused       the store answered with an error; `status` is its HTTP status
-        ├── Outside       a link leads out of the folder that bounds what may be read
-        └── Later         the same call may succeed later: there is no room, or the files are being written
+    └── StorageError             the artifact cannot be read, or its digest is wrong
+        ├── DownloadInterrupted  a connection failed or timed out; a later attempt resumes the download
+        ├── HttpStatusError      the store responded with an error status
+        ├── OutsideFolder        a link leads out of the folder that bounds the read
+        └── TemporaryError       no room, or the files are being written; a later call may succeed
 
-Messages name the URI (without credentials, see `addresses.shown`) and the remedy, and no other path of this machine
-but that of a kept copy (`kept`).
+Messages name the URI without credentials and the remedy. They contain no path of this machine, except for the path of a
+kept copy (`kept`).
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from clusters.base.errors import KnodelError
 
 
 class StorageError(KnodelError):
-    """The artifact of a storage URI cannot be had, or is not the one that was promised; `str(error)` is one line."""
+    """The artifact of a storage URI cannot be read, or its digest is wrong. `str(error)` is one line."""
 
 
-class Interrupted(StorageError):
-    """A connection broke, was not made or took too long."""
+class DownloadInterrupted(StorageError):
+    """A connection failed, was closed early or timed out."""
 
 
-class Outside(StorageError):
-    """A link leads out of the folder that bounds what may be read."""
+class OutsideFolder(StorageError):
+    """A link leads out of the folder that bounds the read."""
 
 
-class Later(StorageError):
+class TemporaryError(StorageError):
     """The same call may succeed later: there is no room, or the files are being written."""
 
 
-class Refused(StorageError):
-    """The store answered with an error; `after` are the seconds that it wants to be left alone."""
+class HttpStatusError(StorageError):
+    """The store responded with the HTTP status `status`; `retry_after` is the requested delay in seconds."""
 
-    def __init__(self, message: str, status: int, after: float = 0.0) -> None:
+    def __init__(self, message: str, status: int, retry_after: float = 0.0) -> None:
         super().__init__(message)
         self.status = status
-        self.after = after
+        self.retry_after = retry_after

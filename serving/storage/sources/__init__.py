@@ -1,1 +1,1 @@
-"""The stores that models come from: files, HTTP, S3, Google Cloud Storage, the Hugging Face Hub, OCI registries."""
+"""Stores of models: local files, HTTP, S3, Google Cloud Storage, the Hugging Face Hub and OCI registries."""

@@ -1,56 +1,53 @@
-"""`gs://BUCKET/KEY`: Google Cloud Storage, by its XML API, which lists and answers as S3 does.
+"""`gs://BUCKET/KEY`: Google Cloud Storage through its XML API, whose objects and lists are those of S3.
 
-Without a key the store is asked anonymously, unless the administrator allows the host of the metadata service: then the
-Pod's own identity is used (`gs_token`).
+Without a key, requests are anonymous, unless the administrator allows the host of the metadata service. Then they use
+the identity of the Pod (`gs_token`).
 """
 
 from __future__ import annotations
 
 import threading
-from functools import cached_property
 from typing import Final
 from urllib.parse import quote, urlencode
 
-from serving.storage.sources.gs_token import Tokens, tokens_of
-from serving.storage.sources.objects import Objects, split
-from serving.storage.sources.source import Access
-from serving.storage.transfer.addresses import shown
-from serving.storage.transfer.web import Request
+from clusters.base.redact import redact_url
+from serving.storage.sources.gs_token import GetToken, token_getter
+from serving.storage.sources.object_store import ObjectStoreSource, split_bucket_uri
+from serving.storage.sources.source import SourceContext
+from serving.storage.transfer.client import StoreRequest
 
 ENDPOINT: Final = "https://storage.googleapis.com"
 
 
-def source(uri: str, access: Access) -> Objects:
-    """The object or prefix at the URI. Raises StorageError."""
-    bucket, key = split(uri)
-    return Objects(uri, key, GoogleBucket(bucket, shown(uri), access), access.downloader)
+def gs_source(uri: str, context: SourceContext) -> ObjectStoreSource:
+    """Return the source of an object or prefix. Raises StorageError."""
+    bucket, key = split_bucket_uri(uri)
+    return ObjectStoreSource(uri, key, GoogleBucket(bucket, redact_url(uri), context), context.downloader)
 
 
 class GoogleBucket:
-    """A bucket that is asked with an access token, or anonymously."""
+    """Makes requests with an access token, or anonymous ones."""
 
-    def __init__(self, bucket: str, name: str, access: Access) -> None:
+    def __init__(self, bucket: str, name: str, context: SourceContext) -> None:
         self._bucket = bucket
         self._name = name
-        self._access = access
-        self._endpoint = access.credentials.get("STORAGE_EMULATOR_HOST", ENDPOINT).rstrip("/")
-        self._lock = threading.Lock()  # of the token: threads that download files wait for one new token
+        self._context = context
+        self._endpoint = context.credentials.get("STORAGE_EMULATOR_HOST", ENDPOINT).rstrip("/")
+        self._lock = threading.Lock()  # so that threads request one new token together
+        self._get_token: GetToken | None = None
 
-    def get(self, key: str) -> Request:
-        """The request for an object. Raises StorageError."""
+    def get(self, key: str) -> StoreRequest:
+        """Return the request for an object. Raises StorageError."""
         return self._request(f"/{quote(key)}")
 
-    def list(self, prefix: str, after: str) -> Request:
-        """The request for a page of keys. Raises StorageError."""
+    def list(self, prefix: str, after: str) -> StoreRequest:
+        """Return the request for a page of keys. Raises StorageError."""
         more = {"continuation-token": after} if after else {}
         return self._request("?" + urlencode({"list-type": "2", "prefix": prefix, "encoding-type": "url", **more}))
 
-    def _request(self, rest: str) -> Request:
+    def _request(self, rest: str) -> StoreRequest:
         with self._lock:
-            token = self._tokens()
+            self._get_token = self._get_token or token_getter(self._context, self._name)
+            token = self._get_token()
         secrets = {"Authorization": f"Bearer {token}"} if token else {}
-        return Request(f"{self._endpoint}/{self._bucket}{rest}", self._name, secrets=secrets)
-
-    @cached_property
-    def _tokens(self) -> Tokens:
-        return tokens_of(self._access, self._name)
+        return StoreRequest(f"{self._endpoint}/{self._bucket}{rest}", self._name, secrets=secrets)

@@ -1,7 +1,7 @@
-"""Access tokens for Google Cloud Storage, made anew before they end.
+"""Access tokens for Google Cloud Storage, renewed before they expire.
 
-google-auth makes them from a service account's key; its request, too, is ours, since the key names the address it is
-sent to.
+google-auth signs the token request of a service account. The request itself is sent by our client, since the key file
+names its URL.
 """
 
 from __future__ import annotations
@@ -13,61 +13,62 @@ from pathlib import Path
 from typing import Any, Final
 
 from serving.storage.base.errors import StorageError
-from serving.storage.sources.source import Access
-from serving.storage.sources.token import LARGEST, read_token
-from serving.storage.transfer.credentials import read
-from serving.storage.transfer.web import Request, Web
+from serving.storage.sources.source import SourceContext
+from serving.storage.transfer.client import StoreClient, StoreRequest
+from serving.storage.transfer.credentials import LARGEST_TOKEN, read_access_token, read_small_file
 
 KEY_FILE: Final = "gcloud-application-credentials.json"
 SCOPE: Final = "https://www.googleapis.com/auth/devstorage.read_only"
-METADATA_HOST: Final = "metadata.google.internal"  # GCE_METADATA_HOST names another, as for Google's libraries
+METADATA_HOST: Final = "metadata.google.internal"
+"""Host of the metadata service, unless GCE_METADATA_HOST names another one, as for Google's libraries."""
 _METADATA: Final = "/computeMetadata/v1/instance/service-accounts/default/token"
-_SPARE: Final = 60.0  # s before its end from which a token is not used any more
+_MARGIN: Final = 60.0  # s before its expiry, in which a token is not used any more
 
-Tokens = Callable[[], str]
-"""A token that holds for some time yet, "" to ask anonymously. Raises StorageError."""
+GetToken = Callable[[], str]
+"""Return a valid token, or "" for anonymous requests. Raises StorageError."""
 
 
-def tokens_of(access: Access, name: str) -> Tokens:
-    """By the key in the Secret, or the identity of the Pod where the administrator allows the host that gives tokens.
+def token_getter(context: SourceContext, name: str) -> GetToken:
+    """Return the source of tokens: the key in the Secret, else the identity of the Pod, else anonymous requests.
 
-    Raises StorageError.
+    The identity of the Pod is used only if the administrator allows the host of the metadata service. Raises
+    StorageError.
     """
-    web, credentials = access.downloader.web, access.credentials
+    client, credentials = context.downloader.client, context.credentials
     key = credentials.file(KEY_FILE)
     path = credentials.get("GOOGLE_APPLICATION_CREDENTIALS")
     if key is None and path:
-        key = read(Path(path), "the file that GOOGLE_APPLICATION_CREDENTIALS names")
+        key = read_small_file(Path(path), "the file in GOOGLE_APPLICATION_CREDENTIALS")
         if key is None:
-            raise StorageError(f"{name}: GOOGLE_APPLICATION_CREDENTIALS names a file that is not there")
+            raise StorageError(f"{name}: the file in GOOGLE_APPLICATION_CREDENTIALS does not exist")
     if key is not None:
-        return ServiceAccount(key, web, name)
+        return ServiceAccount(key, client, name)
     host = credentials.environ.get("GCE_METADATA_HOST") or METADATA_HOST
-    return PodIdentity(host, web, name) if web.allows(host.partition(":")[0]) else _nobody
+    return PodIdentity(host, client, name) if client.allows(host.partition(":")[0]) else lambda: ""
 
 
 class ServiceAccount:
-    """Tokens for the service account with the key file `key`. Raises StorageError."""
+    """Tokens of a service account; `key` is the content of its key file. Raises StorageError."""
 
-    def __init__(self, key: bytes, web: Web, name: str) -> None:
+    def __init__(self, key: bytes, client: StoreClient, name: str) -> None:
         from google.auth.exceptions import GoogleAuthError
         from google.oauth2.service_account import Credentials
 
-        # JSON of another form, and times that no date has
+        # the other ones: for JSON of another form, and for times out of range
         self._errors = (GoogleAuthError, ValueError, TypeError, AttributeError, RecursionError, OverflowError)
-        self._web = web
+        self._client = client
         self._name = name
-        maker: Any = Credentials  # whose methods have no types
+        factory: Any = Credentials  # its methods have no types
         try:
-            self._account = maker.from_service_account_info(json.loads(key), scopes=[SCOPE])
+            self._account = factory.from_service_account_info(json.loads(key), scopes=[SCOPE])
         except self._errors as error:
             raise self._no_token(error) from error
 
     def __call__(self) -> str:
-        """The token. Raises StorageError."""
+        """Return the token. Raises StorageError."""
         try:
             if not self._account.valid:
-                self._account.refresh(_Transport(self._web, self._name))
+                self._account.refresh(_Transport(self._client, self._name))
         except self._errors as error:
             raise self._no_token(error) from error
         return str(self._account.token)
@@ -75,37 +76,35 @@ class ServiceAccount:
     def _no_token(self, error: Exception) -> StorageError:
         reason = type(error).__name__
         return StorageError(
-            f"{self._name}: no access token ({reason}): {KEY_FILE} in the Secret is to be a service account's key"
+            f"{self._name}: no access token ({reason}): {KEY_FILE} in the Secret must be the key of a service account"
         )
 
 
 class PodIdentity:
-    """Tokens of the Pod's own identity (Workload Identity), from the metadata service at `host`."""
+    """Tokens of the Pod's identity (Workload Identity), from the metadata service at `host`."""
 
-    def __init__(self, host: str, web: Web, name: str, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, host: str, client: StoreClient, name: str, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
         url = f"http://{host}{_METADATA}"
-        self._request = Request(url, f"{name}: the metadata service", {"Metadata-Flavor": "Google"})
-        self._web = web
+        self._request = StoreRequest(url, f"{name}: the metadata service", {"Metadata-Flavor": "Google"})
+        self._client = client
         self._monotonic = monotonic
         self._token = ""
         self._until = 0.0
 
     def __call__(self) -> str:
-        """The token. Raises StorageError."""
+        """Return the token. Raises StorageError."""
         if not self._token or self._monotonic() >= self._until:
-            with self._web.ask(self._request) as answer:
-                answer.check()
-                token = read_token(self._web, answer)
-            self._token, self._until = token.value, self._monotonic() + token.expires_in - _SPARE
+            with self._client.stream(self._request) as response:
+                response.raise_for_status()
+                token = read_access_token(self._client, response)
+            self._token, self._until = token.value, self._monotonic() + token.expires_in - _MARGIN
         return self._token
 
 
-def _nobody() -> str:
-    return ""
-
-
 class _Response:
-    """As `google.auth.transport.Response`."""
+    """Implements `google.auth.transport.Response`."""
 
     def __init__(self, status: int, headers: Mapping[str, str], data: bytes) -> None:
         self.status = status
@@ -114,19 +113,19 @@ class _Response:
 
 
 class _Transport:
-    """As `google.auth.transport.Request`: by our own requests."""
+    """Implements `google.auth.transport.Request` with our client."""
 
-    def __init__(self, web: Web, name: str) -> None:
-        self._web = web
+    def __init__(self, client: StoreClient, name: str) -> None:
+        self._client = client
         self._name = name
 
     def __call__(
         self, url: str, method: str = "GET", body: bytes | str | None = None,
         headers: Mapping[str, str] | None = None, timeout: float | None = None, **more: Any,
     ) -> _Response:  # fmt: skip
-        """Ask; redirects of a POST are not followed. Raises StorageError."""
+        """Send a request; redirects of a POST are not followed. Raises StorageError."""
         content = body.encode() if isinstance(body, str) else body
-        request = Request(url, f"{self._name}: the token's address", headers or {}, body=content)
-        with self._web.ask(request) as answer:
-            data = self._web.read(answer, LARGEST)
-            return _Response(answer.status, dict(answer.response.headers), data)
+        request = StoreRequest(url, f"{self._name}: the token endpoint", headers or {}, body=content)
+        with self._client.stream(request) as response:
+            data = self._client.read(response, LARGEST_TOKEN)
+            return _Response(response.status, dict(response.response.headers), data)

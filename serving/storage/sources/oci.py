@@ -1,6 +1,6 @@
-"""`oci://REGISTRY/REPOSITORY:TAG`: a model in an image's /models, as KServe's modelcars have it.
+"""`oci://REGISTRY/REPOSITORY:TAG`: a model in the folder /models of an image, as in KServe's modelcars.
 
-Its digest is that of the manifest which the reference names; of an image for several machines, of their index.
+Its digest is that of the manifest with this tag or digest; of a multi-platform image, that of its index.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from typing import Final
 
 import msgspec
 
+from clusters.base.redact import redact_url
 from clusters.base.sizes import format_size
-from serving.storage.archives.tree import Tree
+from serving.storage.archives.folder_writer import FolderWriter
 from serving.storage.base import digest as digests
 from serving.storage.base.disk import LARGEST_FILE
 from serving.storage.base.errors import StorageError
 from serving.storage.sources.oci_layer import FOLDER as MODELS
 from serving.storage.sources.oci_layer import apply_layer
-from serving.storage.sources.oci_reference import login_of, reference_of
+from serving.storage.sources.oci_reference import basic_credentials, parse_reference
 from serving.storage.sources.registry import Registry
-from serving.storage.sources.source import PARTS, Access, Folder, new_folder
-from serving.storage.transfer.addresses import shown
-from serving.storage.transfer.credentials import read
+from serving.storage.sources.source import PARTS, DownloadedFolder, SourceContext, new_folder
+from serving.storage.transfer.credentials import read_small_file
 from serving.storage.transfer.progress import FolderProgress, Progress
 
-MOST_LAYERS: Final = 128  # as container runtimes have it
-LARGEST_IMAGE: Final = 2 * LARGEST_FILE  # bytes of all layers as they are sent: a model, and what it is built upon
+MOST_LAYERS: Final = 128  # the limit of container runtimes
+LARGEST_IMAGE: Final = 2 * LARGEST_FILE  # bytes of all compressed layers: a model and its base image
 _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
@@ -44,78 +44,79 @@ class _Descriptor(msgspec.Struct, rename="camel"):
 
 
 class _Manifest(msgspec.Struct):
-    """An image's manifest has layers, an index manifests."""
+    """A manifest (with `layers`) or an index (with `manifests`)."""
 
     layers: list[_Descriptor] = []
     manifests: list[_Descriptor] = []
 
 
-class Image:
-    """The model of one image."""
+class OciImageSource:
+    """The model in an image."""
 
     is_image: Final = True
     filename: Final = ""
 
-    def __init__(self, uri: str, access: Access) -> None:
-        self._reference = reference_of(uri)
-        self._name = shown(uri)
-        self._access = access
+    def __init__(self, uri: str, context: SourceContext) -> None:
+        self._reference = parse_reference(uri)
+        self._name = redact_url(uri)
+        self._context = context
 
-    def bring(self, work: Path, progress: Progress) -> Folder:
-        """Bring and unpack the layers. Raises StorageError."""
-        registry = Registry(self._reference, self._login(), self._access.downloader, self._name)
+    def download(self, work: Path, progress: Progress) -> DownloadedFolder:
+        """Download and unpack the layers. Raises StorageError."""
+        registry = Registry(self._reference, self._login(), self._context.downloader, self._name)
         content = registry.manifest(self._reference.manifest)
         digest = digests.of_bytes(content)
-        manifest = self._decoded(content)
+        manifest = self._decode(content)
         if manifest.manifests:
-            content = registry.manifest(_for_this_machine(manifest.manifests).digest)
-            manifest = self._decoded(content)
+            content = registry.manifest(_for_this_platform(manifest.manifests).digest)
+            manifest = self._decode(content)
         if not 0 < len(manifest.layers) <= MOST_LAYERS:
             raise StorageError(
                 f"{self._name}: has {len(manifest.layers)} layers: an image with a model has 1 to {MOST_LAYERS}"
             )
-        tree = Tree(new_folder(work), self._name)
-        for path in self._layers(registry, manifest.layers, work, progress):
-            apply_layer(path, tree, self._name)
-        if not tree.digests:
+        writer = FolderWriter(new_folder(work), self._name)
+        for path in self._download_layers(registry, manifest.layers, work, progress):
+            apply_layer(path, writer, self._name)
+        if not writer.digests:
             raise StorageError(f"{self._name}: the image has no files in /{MODELS}: put the model there")
-        return Folder(tree.folder, tree.digests, digest)
+        return DownloadedFolder(writer.folder, writer.digests, digest)
 
-    def _layers(
+    def _download_layers(
         self, registry: Registry, layers: Sequence[_Descriptor], work: Path, progress: Progress
     ) -> Sequence[Path]:
+        """Download the layers, several at once, and return their paths in order. Raises StorageError."""
         total = sum(layer.size for layer in layers)
         if total > LARGEST_IMAGE or any(layer.size < 0 for layer in layers):
             raise StorageError(
                 f"{self._name}: its layers have {format_size(total)}, and {format_size(LARGEST_IMAGE)} is the limit"
             )
         parts = {layer.digest: work / PARTS / layer.digest.removeprefix(digests.PREFIX) for layer in layers}
-        sizes = {layer.digest: layer.size for layer in layers}  # a layer may come twice
+        sizes = {layer.digest: layer.size for layer in layers}  # a layer may occur twice
         wanted = [registry.layer(digest, sizes[digest], path) for digest, path in parts.items()]
         summed = FolderProgress(progress, sum(sizes.values()), LARGEST_IMAGE, self._name)
-        self._access.downloader.save_all(wanted, summed)
+        self._context.downloader.save_all(wanted, summed)
         return [parts[layer.digest] for layer in layers]
 
     def _login(self) -> str:
-        credentials = self._access.credentials
+        credentials = self._context.credentials
         config = credentials.file(".dockerconfigjson") or credentials.file("config.json")
         folder = credentials.environ.get("DOCKER_CONFIG")
         if config is None and folder:
-            config = read(Path(folder) / "config.json", "the config.json that DOCKER_CONFIG names")
-        return "" if config is None else login_of(config, self._reference.host)
+            config = read_small_file(Path(folder) / "config.json", "config.json in the folder of DOCKER_CONFIG")
+        return "" if config is None else basic_credentials(config, self._reference.host)
 
-    def _decoded(self, content: bytes) -> _Manifest:
+    def _decode(self, content: bytes) -> _Manifest:
         try:
             manifest = msgspec.json.decode(content, type=_Manifest)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise StorageError(f"{self._name}: the registry's manifest is none of an image") from error
+            raise StorageError(f"{self._name}: the manifest is not that of an image") from error
         for found in (*manifest.layers, *manifest.manifests):
             digests.check_form(self._name, found.digest or "none")
         return manifest
 
 
-def _for_this_machine(manifests: Sequence[_Descriptor]) -> _Descriptor:
-    """The manifest for this machine; a model is the same for all, so that any will do in its place."""
+def _for_this_platform(manifests: Sequence[_Descriptor]) -> _Descriptor:
+    """Return the manifest for this machine, else any: the model is the same for all platforms."""
     architecture = _ARCHITECTURES.get(platform.machine(), platform.machine())
     images = [found for found in manifests if found.platform is None or found.platform.os != "unknown"]  # attestations
     fitting = [found for found in images if found.platform == _Platform(architecture, "linux")]

@@ -1,4 +1,4 @@
-"""References to OCI artifacts, `oci://REGISTRY/REPOSITORY[:TAG][@sha256:…]`, and logins for them. Pure."""
+"""References to OCI images, `oci://REGISTRY/REPOSITORY[:TAG][@sha256:…]`, and their logins. Pure."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
+from clusters.base.redact import redact_url
 from clusters.net.ssrf import is_loopback
 from serving.storage.base.errors import StorageError
-from serving.storage.base.patterns import IMAGE
-from serving.storage.transfer.addresses import parse, shown
+from serving.storage.base.uri_patterns import IMAGE
+from serving.storage.transfer.urls import parse_url
 
 _LONGEST: Final = 255  # characters of a repository
-_HUB: Final = "docker.io"  # a repository that it calls `busybox` is `library/busybox` there
+_HUB: Final = "docker.io"  # its repository `busybox` is short for `library/busybox`
 _HUB_API: Final = "registry-1.docker.io"
 _HUB_LOGIN: Final = "https://index.docker.io/v1/"
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
-    """A registry's host (with port), a repository, a tag, and the digest that a manifest of it must have ("": any)."""
+class ImageReference:
+    """The host of a registry (with port), a repository, a tag, and the digest of the manifest ("": not given)."""
 
     host: str
     repository: str
@@ -31,30 +32,35 @@ class Reference:
 
     @property
     def base(self) -> str:
-        """The address of the repository's API: plain HTTP on loopback, as container runtimes have it, else HTTPS."""
+        """The URL of the repository's API: plain HTTP on loopback, as in container runtimes, else HTTPS."""
         host = _HUB_API if self.host == _HUB else self.host
-        scheme = "http" if is_loopback(parse(f"http://{host}").host) else "https"
+        scheme = "http" if is_loopback(parse_url(f"http://{host}").host) else "https"
         return f"{scheme}://{host}/v2/{self.repository}"
 
     @property
     def manifest(self) -> str:
-        """What the manifest is asked for by."""
+        """The digest of the manifest, else its tag."""
         return self.digest or self.tag
 
 
-def reference_of(uri: str) -> Reference:
-    """Raises StorageError."""
+def parse_reference(uri: str) -> ImageReference:
+    """Parse an `oci://` URI. Raises StorageError."""
     found = re.fullmatch(IMAGE, uri)
     if found is None or len(found["repository"]) > _LONGEST:
-        raise StorageError(f"{shown(uri)}: write oci://REGISTRY/REPOSITORY:TAG or oci://REGISTRY/REPOSITORY@sha256:…")
+        raise StorageError(
+            f"{redact_url(uri)}: write oci://REGISTRY/REPOSITORY:TAG or oci://REGISTRY/REPOSITORY@sha256:…"
+        )
     repository = found["repository"]
     if found["host"] == _HUB and "/" not in repository:
         repository = f"library/{repository}"
-    return Reference(found["host"], repository, found["tag"] or "latest", found["digest"] or "")
+    return ImageReference(found["host"], repository, found["tag"] or "latest", found["digest"] or "")
 
 
-def login_of(config: bytes, host: str) -> str:
-    """What follows `Basic ` for a registry, from a Docker config.json; "" when it has nothing. Raises StorageError."""
+def basic_credentials(config: bytes, host: str) -> str:
+    """Return the credentials of a registry for HTTP Basic (base64) from a Docker config.json; "" if there are none.
+
+    Raises StorageError for an invalid config.json.
+    """
     names = (host, f"https://{host}", f"http://{host}", *((_HUB_LOGIN,) if host == _HUB else ()))
     try:
         logins: dict[str, Any] = json.loads(config).get("auths", {})
@@ -66,6 +72,6 @@ def login_of(config: bytes, host: str) -> str:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, binascii.Error) as error:
         raise StorageError(
             f"the Docker config.json of the Secret cannot be read ({type(error).__name__}): "
-            "make it with kubectl create secret docker-registry"
+            "create it with kubectl create secret docker-registry"
         ) from error
     return ""

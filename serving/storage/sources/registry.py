@@ -1,6 +1,7 @@
-"""The part of a registry's HTTP API that reads: manifests and blobs, with the token that the registry asks for.
+"""Read manifests and blobs of a registry, with the token that it requires.
 
-As the OCI distribution specification has it; the login (401 with a realm, where a token is had) is Docker's.
+Sources: the OCI distribution specification, and Docker's token authentication
+(https://distribution.github.io/distribution/spec/auth/token/).
 """
 
 from __future__ import annotations
@@ -13,36 +14,36 @@ from typing import Final
 from urllib.parse import urlencode
 
 from serving.storage.base import digest as digests
-from serving.storage.base.errors import Refused, StorageError
-from serving.storage.sources.oci_reference import Reference
-from serving.storage.sources.token import read_token
-from serving.storage.transfer.http import Download, Downloader
-from serving.storage.transfer.web import Answer, Request
+from serving.storage.base.errors import HttpStatusError, StorageError
+from serving.storage.sources.oci_reference import ImageReference
+from serving.storage.transfer.client import StoreRequest, StoreResponse
+from serving.storage.transfer.credentials import read_access_token
+from serving.storage.transfer.downloader import Download, Downloader
 
-LARGEST_MANIFEST: Final = 4 << 20  # bytes; the specification's least that registries have to take
+LARGEST_MANIFEST: Final = 4 << 20  # bytes; registries must accept at least this size by the specification
 MANIFESTS: Final = (
     "application/vnd.oci.image.index.v1+json",
     "application/vnd.oci.image.manifest.v1+json",
     "application/vnd.docker.distribution.manifest.list.v2+json",
     "application/vnd.docker.distribution.manifest.v2+json",
 )
-_CLOSED: Final = (401, 403)
+_UNAUTHORIZED: Final = (401, 403)
 _FIELD: Final = re.compile(r'(\w+)="([^"]*)"')
 
 
 class Registry:
-    """One repository of a registry; `login` is what follows `Basic `, "" without one."""
+    """One repository of a registry. `login` are the credentials for HTTP Basic (base64), "" without any."""
 
-    def __init__(self, reference: Reference, login: str, downloader: Downloader, name: str) -> None:
+    def __init__(self, reference: ImageReference, login: str, downloader: Downloader, name: str) -> None:
         self._reference = reference
         self._login = login
         self._downloader = downloader
-        self._web = downloader.web
+        self._client = downloader.client
         self._name = name
         self._secrets: Mapping[str, str] = {}
 
     def manifest(self, reference: str) -> bytes:
-        """The manifest with a tag or digest; one with a digest is verified. Raises StorageError."""
+        """Return the manifest with a tag or a digest, which is verified. Raises StorageError."""
         content = self._downloader.retry.run(partial(self._manifest, reference))
         if reference.startswith(digests.PREFIX):
             digests.check(self._name, reference, digests.of_bytes(content))
@@ -55,26 +56,28 @@ class Registry:
 
     def _manifest(self, reference: str) -> bytes:
         request = self._request(f"/manifests/{reference}", {"Accept": ", ".join(MANIFESTS)})
-        with self._web.ask(request) as answer:
-            if answer.status == 404:
-                raise Refused(f"{self._name}: the registry has no such manifest: check repository and tag", 404)
-            if answer.status in _CLOSED:
-                raise Refused(
-                    f"{self._name}: the registry refuses: check .dockerconfigjson in the Secret", answer.status
+        with self._client.stream(request) as response:
+            if response.status == 404:
+                raise HttpStatusError(f"{self._name}: the registry has no such manifest: check repository and tag", 404)
+            if response.status in _UNAUTHORIZED:
+                raise HttpStatusError(
+                    f"{self._name}: the registry denies access: check .dockerconfigjson in the Secret", response.status
                 )
-            answer.check()
-            return self._web.read(answer, LARGEST_MANIFEST)
+            response.raise_for_status()
+            return self._client.read(response, LARGEST_MANIFEST)
 
-    def _request(self, path: str, headers: Mapping[str, str] | None = None) -> Request:
-        return Request(f"{self._reference.base}{path}", self._name, headers or {}, self._secrets, login=self._log_in)
+    def _request(self, path: str, headers: Mapping[str, str] | None = None) -> StoreRequest:
+        return StoreRequest(
+            f"{self._reference.base}{path}", self._name, headers or {}, self._secrets, login=self._log_in
+        )
 
-    def _log_in(self, answer: Answer) -> Mapping[str, str]:
-        """What opens a registry that asks who is there; kept for the requests that follow, until it asks again."""
-        secrets = self._secrets = self._answer_to(answer.header("WWW-Authenticate"), answer.allowed)
+    def _log_in(self, response: StoreResponse) -> Mapping[str, str]:
+        """Return the Authorization header after a 401, and keep it for further requests. Raises StorageError."""
+        secrets = self._secrets = self._authorize(response.header("WWW-Authenticate"), response.allowed)
         return secrets
 
-    def _answer_to(self, challenge: str, allowed: frozenset[str]) -> Mapping[str, str]:
-        """The header that opens what `WWW-Authenticate` says is closed."""
+    def _authorize(self, challenge: str, allowed: frozenset[str]) -> Mapping[str, str]:
+        """Return the header for a challenge: `Basic`, or `Bearer` with a token from its realm."""
         kind, _, fields = challenge.partition(" ")
         basic = {"Authorization": f"Basic {self._login}"} if self._login else {}
         if kind.lower() != "bearer":
@@ -82,13 +85,13 @@ class Registry:
         given = dict(_FIELD.findall(fields))
         realm = given.get("realm", "")
         if self._reference.base.startswith("https:") and not realm.startswith("https:"):
-            raise StorageError(f"{self._name}: the registry wants the login sent unencrypted: refused")
+            raise StorageError(f"{self._name}: the registry requires a login without encryption: refused")
         scope = f"repository:{self._reference.repository}:pull"
         query = urlencode({"service": given.get("service", ""), "scope": scope})
         url = realm + ("&" if "?" in realm else "?") + query
-        with self._web.ask(Request(url, f"{self._name}: the login", secrets=basic), allowed) as answer:
-            if answer.status != 200:
-                raise Refused(
-                    f"{self._name}: the login was refused: check .dockerconfigjson in the Secret", answer.status
+        with self._client.stream(StoreRequest(url, f"{self._name}: the login", secrets=basic), allowed) as response:
+            if response.status != 200:
+                raise HttpStatusError(
+                    f"{self._name}: the login was refused: check .dockerconfigjson in the Secret", response.status
                 )
-            return {"Authorization": f"Bearer {read_token(self._web, answer).value}"}
+            return {"Authorization": f"Bearer {read_access_token(self._client, response).value}"}

@@ -1,1 +1,1 @@
-"""Downloads: checked connections, retries, deadlines, resumption."""
+"""Download files: checked connections, retries, deadlines, resumption."""

@@ -1,6 +1,6 @@
-"""Connections to checked addresses: a host is resolved once, all its addresses are checked, and one is connected to.
+"""Connections to checked addresses: resolve a host once, check all its addresses, and connect to one of them.
 
-No read waits beyond the artifact's deadline, however small the pieces in which a server sends its response.
+No operation waits beyond the artifact's deadline, even if the server sends its response byte by byte.
 """
 
 from __future__ import annotations
@@ -14,51 +14,50 @@ from collections.abc import Callable
 from typing import Any, Final, cast
 
 from clusters.net.ssrf import AddressRefused, check_addresses
-from serving.storage.base.errors import Interrupted, StorageError
-from serving.storage.transfer.addresses import Target
-from serving.storage.transfer.deadline import Deadline
-from serving.storage.transfer.limits import DownloadLimits
+from serving.storage.base.errors import DownloadInterrupted, StorageError
+from serving.storage.transfer.limits import DownloadDeadline, DownloadLimits
+from serving.storage.transfer.urls import HttpUrl
 
 Track = Callable[[socket.socket], None]
-"""Called with each socket before it is used."""
+"""Called with each new socket before its first use."""
 
-_SHORTEST: Final = 0.001  # s; a time-out of 0 would mean not to wait at all
-_QUICK_ACK: Final[int | None] = getattr(socket, "TCP_QUICKACK", None)  # of Linux
-_DRAIN_READS: Final = 16  # reads of the rest of a response whose connection is to be used again …
-_DRAIN_SILENCE: Final = 1.0  # s; … how long each waits …
-_DRAIN_BYTES: Final = 1 << 16  # … and how much they read together
+_SHORTEST: Final = 0.001  # s; a timeout of 0 would make the socket non-blocking
+_QUICK_ACK: Final[int | None] = getattr(socket, "TCP_QUICKACK", None)  # Linux only
+_DRAIN_READS: Final = 16  # reads of the rest of a response, so that its connection can be used again
+_DRAIN_SILENCE: Final = 1.0  # s for each of these reads
+_DRAIN_BYTES: Final = 1 << 16  # in all these reads together
 
 
 class Connection(http.client.HTTPConnection):
-    """An open connection to the address `peer` of the target; all `addresses` of its host were checked.
+    """An open connection to the address `peer` of a URL's host, all `addresses` of which were checked.
 
-    Raises Interrupted, and StorageError when an address is refused.
+    `context` returns the TLS settings. Raises DownloadInterrupted, and StorageError when an address is refused.
     """
 
-    auto_open = 0  # never reconnect: the address would not be checked
+    auto_open = 0  # never reconnect: `http.client` would not check the address
 
     def __init__(
-        self, target: Target, name: str, allowed: frozenset[str], limits: DownloadLimits, deadline: Deadline,
+        self, url: HttpUrl, name: str, allowed: frozenset[str], limits: DownloadLimits, deadline: DownloadDeadline,
         context: Callable[[], ssl.SSLContext], track: Track,
     ) -> None:  # fmt: skip
-        super().__init__(target.host, target.port)
-        self.origin = target.origin
+        super().__init__(url.host, url.port)
+        self.origin = url.origin
         try:
-            found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+            found = socket.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
             self.addresses = [str(info[4][0]) for info in found]
-            check_addresses(target.host, self.addresses, allowed)
+            check_addresses(url.host, self.addresses, allowed)
             sock, self.peer = _connect_to_first(found, limits, deadline, track)
-            if target.scheme == "https":
-                sock = _shake_hands(context(), sock, target.host, track)
+            if url.scheme == "https":
+                sock = _start_tls(context(), sock, url.host, track)
         except AddressRefused as error:
             raise StorageError(f"{name}: {error}") from error
-        except (OSError, UnicodeError) as error:  # UnicodeError: a host name with a label that is too long
-            raise translate(f"{name}: host {target.host!r} cannot be reached", error) from error
-        self._timed = _Timed(sock, limits.silence, deadline)
+        except (OSError, UnicodeError) as error:  # UnicodeError: a label of the host name is too long
+            raise translate(f"{name}: host {url.host!r} cannot be reached", error) from error
+        self._timed = _DeadlineSocket(sock, limits.silence, deadline)
         self.sock = cast(socket.socket, self._timed)
 
     def is_usable(self, allowed: frozenset[str]) -> bool:
-        """Return whether a request with these allowed hosts may use the connection, and the server left it open."""
+        """Return whether a request with these allowed hosts may use the connection and the server has not closed it."""
         try:
             check_addresses(self.host, self.addresses, allowed)
         except AddressRefused:
@@ -66,7 +65,7 @@ class Connection(http.client.HTTPConnection):
         return self._timed.is_quiet
 
     def finish(self, response: http.client.HTTPResponse) -> bool:
-        """Close a response after reading its rest, if that is short; return whether another request may follow it."""
+        """Close a response after reading a short rest of it; return whether the connection can be used again."""
         self._timed.silence = min(self._timed.silence, _DRAIN_SILENCE)
         size = 0
         try:
@@ -74,7 +73,7 @@ class Connection(http.client.HTTPConnection):
                 if self.sock is None or response.isclosed() or response.length == 0 or size > _DRAIN_BYTES:
                     break
                 size += len(response.read1(_DRAIN_BYTES))
-        except (OSError, http.client.HTTPException, Interrupted):
+        except (OSError, http.client.HTTPException, DownloadInterrupted):
             return False
         finally:
             complete = not response.length and (response.isclosed() or response.length == 0)
@@ -83,22 +82,22 @@ class Connection(http.client.HTTPConnection):
         return complete and self.sock is not None and self._timed.is_quiet
 
 
-class _Timed:
-    """The part of a socket's interface that `http.client` uses, with timeouts that never exceed the deadline."""
+class _DeadlineSocket:
+    """The methods of a socket that `http.client` calls, with timeouts that end at the deadline."""
 
-    def __init__(self, sock: socket.socket, silence: float, deadline: Deadline) -> None:
-        self.close = sock.close  # a file of `makefile` stays readable until it is closed too
+    def __init__(self, sock: socket.socket, silence: float, deadline: DownloadDeadline) -> None:
+        self.close = sock.close  # a file from `makefile` stays readable until it is closed too
         self.silence = self.longest_silence = silence
-        self.surplus = False  # whether a server sent more than the response that was read
+        self.surplus = False  # True after bytes beyond the end of a response
         self._sock = sock
         self._deadline = deadline
 
     def sendall(self, data: Any) -> None:
-        """Send all bytes. Raises Interrupted, OSError."""
+        """Send all bytes. Raises DownloadInterrupted, OSError."""
         self.set_timeout()
         self._sock.sendall(data)
         if _QUICK_ACK is not None:
-            # Servers that write head and body apart wait for the first one's ACK (Nagle), which would come 40 ms late.
+            # A server that writes head and body separately waits for the ACK of the head (Nagle), delayed by 40 ms.
             self._sock.setsockopt(socket.IPPROTO_TCP, _QUICK_ACK, 1)
 
     def makefile(self, mode: str) -> io.BufferedReader:
@@ -106,13 +105,13 @@ class _Timed:
         return _ResponseReader(_Reader(self, self._sock))
 
     def set_timeout(self) -> None:
-        """Set the time that the next operation may wait. Raises Interrupted when none is left."""
+        """Set the timeout of the next operation. Raises DownloadInterrupted at the deadline."""
         self._deadline.check()
         self._sock.settimeout(max(min(self.silence, self._deadline.left), _SHORTEST))
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing came after the last response: neither its end of the connection nor bytes."""
+        """True while the server has neither closed the connection nor sent bytes after the last response."""
         if self.surplus or (isinstance(self._sock, ssl.SSLSocket) and self._sock.pending()):
             return False
         poll = select.poll()
@@ -121,9 +120,9 @@ class _Timed:
 
 
 class _Reader(io.RawIOBase):
-    """Reads from a socket, never waiting beyond the deadline."""
+    """Reads from a socket, with a timeout that ends at the deadline."""
 
-    def __init__(self, timed: _Timed, sock: socket.socket) -> None:
+    def __init__(self, timed: _DeadlineSocket, sock: socket.socket) -> None:
         self.timed = timed
         self.ended = False
         self._raw = sock.makefile("rb", buffering=0)
@@ -133,7 +132,7 @@ class _Reader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any, /) -> int | None:
-        """Read some bytes; None when the response has ended. Raises Interrupted, OSError."""
+        """Read some bytes; return None after the end of the response. Raises DownloadInterrupted, OSError."""
         if self.ended:
             return None
         self.timed.set_timeout()
@@ -146,12 +145,12 @@ class _Reader(io.RawIOBase):
 
 
 class _ResponseReader(io.BufferedReader):
-    """Buffers one response; bytes that are left in the buffer when it is closed belong to no response."""
+    """Buffers one response, and detects bytes after its end."""
 
     raw: _Reader
 
     def close(self) -> None:
-        """Close it, and note bytes that are left: the next response could be mistaken for another."""
+        """Close the reader. Bytes left in the buffer set `surplus`, as they could be taken for the next response."""
         if not self.closed:
             self.raw.ended = True
             self.raw.timed.surplus = self.raw.timed.surplus or bool(self.peek(1))
@@ -159,25 +158,25 @@ class _ResponseReader(io.BufferedReader):
 
 
 def translate(what: str, error: Exception) -> StorageError:
-    """Return the StorageError for a failed connection: Interrupted where a retry may succeed.
+    """Return the StorageError for a failed connection: DownloadInterrupted where a retry may succeed.
 
-    Its text has neither addresses nor credentials.
+    Its text contains neither addresses nor credentials.
     """
     if isinstance(error, ssl.SSLCertVerificationError):
         return StorageError(f"{what}: its certificate is not trusted ({error.verify_message})")
     if isinstance(error, UnicodeError) or (isinstance(error, socket.gaierror) and error.errno == socket.EAI_NONAME):
         return StorageError(f"{what}: there is no such host")
     if isinstance(error, http.client.IncompleteRead):
-        return Interrupted(f"{what}: it ended early")
+        return DownloadInterrupted(f"{what}: it ended early")
     if isinstance(error, http.client.HTTPException) and not isinstance(error, OSError):  # as RemoteDisconnected is
-        return StorageError(f"{what}: the answer is not HTTP")
+        return StorageError(f"{what}: the response is not HTTP")
     if isinstance(error, TimeoutError):
-        return Interrupted(f"{what}: no answer in time")
-    return Interrupted(f"{what}: {getattr(error, 'strerror', None) or type(error).__name__}")
+        return DownloadInterrupted(f"{what}: no response in time")
+    return DownloadInterrupted(f"{what}: {getattr(error, 'strerror', None) or type(error).__name__}")
 
 
-def _shake_hands(context: ssl.SSLContext, sock: socket.socket, host: str, track: Track) -> ssl.SSLSocket:
-    """Return the socket with TLS. Raises OSError, after which the socket is closed."""
+def _start_tls(context: ssl.SSLContext, sock: socket.socket, host: str, track: Track) -> ssl.SSLSocket:
+    """Return the socket after the TLS handshake. On OSError the socket is closed."""
     encrypted = context.wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
     try:
         track(encrypted)
@@ -189,16 +188,16 @@ def _shake_hands(context: ssl.SSLContext, sock: socket.socket, host: str, track:
 
 
 def _connect_to_first(
-    found: list[Any], limits: DownloadLimits, deadline: Deadline, track: Track
+    found: list[Any], limits: DownloadLimits, deadline: DownloadDeadline, track: Track
 ) -> tuple[socket.socket, str]:
-    """Connect to the first address that answers; return the socket and the address.
+    """Connect to the first address that accepts; return the socket and the address.
 
-    Raises the OSError of the last one, Interrupted.
+    Raises the OSError of the last address, DownloadInterrupted.
     """
     failure = OSError("no address")
     for family, kind, protocol, _, address in found:
         try:
-            sock = socket.socket(family, kind, protocol)  # fails where the machine has no IPv6
+            sock = socket.socket(family, kind, protocol)  # fails on a machine without IPv6
             try:
                 track(sock)
                 deadline.check()

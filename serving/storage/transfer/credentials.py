@@ -1,12 +1,12 @@
-"""What opens a store: the keys of a Secret, mounted as the files of a folder, or else the environment.
+"""Credentials for stores: the keys of a Secret that is mounted as files of a folder, or the environment.
 
-    KNODEL_CREDENTIALS   the folder; each file's name is a key, as the Secret has it
+    KNODEL_CREDENTIALS   the folder; the name of each file is a key of the Secret
     s3      AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_REGION, AWS_ENDPOINT_URL
-    gs      gcloud-application-credentials.json (as KServe names it), or GOOGLE_APPLICATION_CREDENTIALS, a path
+    gs      gcloud-application-credentials.json (KServe's name), or GOOGLE_APPLICATION_CREDENTIALS, a path
     hf      HF_TOKEN, HF_ENDPOINT
-    oci     .dockerconfigjson or config.json; in the environment DOCKER_CONFIG names the folder of the latter
+    oci     .dockerconfigjson or config.json; in the environment, DOCKER_CONFIG names the folder of config.json
 
-They are read when they are used, so that a Secret that was changed holds from the next download on.
+Each download reads them again, so it uses the present values of a Secret.
 """
 
 from __future__ import annotations
@@ -15,15 +15,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from clusters.base.sizes import format_size
 from serving.storage.base.errors import StorageError
+from serving.storage.transfer.client import StoreClient, StoreResponse
 
 FOLDER: Final = "KNODEL_CREDENTIALS"
-LARGEST: Final = 1 << 20  # bytes; Kubernetes' limit of a Secret
+LARGEST: Final = 1 << 20  # bytes of a Secret, the limit of Kubernetes
+LARGEST_TOKEN: Final = 1 << 20  # bytes of a response with an access token
 
 
 class Credentials:
-    """The values of a mounted Secret and of an environment; those of the Secret go first."""
+    """The values of a mounted Secret and of an environment; the Secret has precedence."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.environ = environ
@@ -31,12 +35,12 @@ class Credentials:
         self._folder = Path(folder) if folder else None
 
     def get(self, name: str, default: str = "") -> str:
-        """A value without the space around it (editors end files with a line break). Raises StorageError."""
+        """Return a value without surrounding white space, such as the final newline of a file. Raises StorageError."""
         content = self.file(name)
         return (self.environ.get(name, default) if content is None else content.decode("utf-8", "replace")).strip()
 
-    def together(self, *names: str) -> tuple[str, ...]:
-        """Values that belong to each other: of the Secret if it has one of them, else all of the environment.
+    def get_group(self, *names: str) -> tuple[str, ...]:
+        """Return values that belong together: all from the Secret if it has one of them, else all from the environment.
 
         Raises StorageError.
         """
@@ -46,19 +50,47 @@ class Credentials:
         return tuple((content or b"").decode("utf-8", "replace").strip() for content in contents)
 
     def file(self, name: str) -> bytes | None:
-        """The content of a key of the Secret; None when there is none. Raises StorageError."""
-        return None if self._folder is None else read(self._folder / name, f"the key {name} of the Secret")
+        """Return the value of a key of the Secret; None if it is absent. Raises StorageError."""
+        return None if self._folder is None else read_small_file(self._folder / name, f"the key {name} of the Secret")
 
 
-def read(path: Path, what: str) -> bytes | None:
-    """A small file; None when it is not there. Raises StorageError, which calls it `what`."""
+class AccessToken(msgspec.Struct):
+    """A response with an access token: `access_token` by RFC 6749, section 5.1; registries send `token`.
+
+    `expires_in` is its lifetime in seconds, 0 if unknown.
+    """
+
+    token: str | None = None
+    access_token: str | None = None
+    expires_in: float = 0.0
+
+    @property
+    def value(self) -> str:
+        """The token; "" without one."""
+        return self.token or self.access_token or ""
+
+
+def read_access_token(client: StoreClient, response: StoreResponse) -> AccessToken:
+    """Return the access token of a response. Raises StorageError."""
+    body = client.read(response, LARGEST_TOKEN)
+    try:
+        token = msgspec.json.decode(body, type=AccessToken, strict=False)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise StorageError(f"{response.name}: the response has no access token") from error
+    if not token.value:
+        raise StorageError(f"{response.name}: the response has no access token")
+    return token
+
+
+def read_small_file(path: Path, name: str) -> bytes | None:
+    """Return the content of a file of at most LARGEST bytes; None if it is absent. Raises StorageError."""
     try:
         with path.open("rb") as file:
             content = file.read(LARGEST + 1)
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise StorageError(f"{what} cannot be read ({error.strerror}): check how it is mounted") from error
+        raise StorageError(f"{name} cannot be read ({error.strerror}): check its mount and permissions") from error
     if len(content) > LARGEST:
-        raise StorageError(f"{what} has more than {format_size(LARGEST)}, the limit")
+        raise StorageError(f"{name} has more than {format_size(LARGEST)}, the limit")
     return content

@@ -1,8 +1,13 @@
-"""Limits of downloads."""
+"""Limits of downloads: times, retries, files at once, and the deadline of an artifact."""
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
+
+from serving.storage.base.errors import DownloadInterrupted
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,3 +31,34 @@ class DownloadLimits:
     retries: int = 4
     pause: float = 1.0
     files_at_once: int = 8
+
+
+class DownloadDeadline:
+    """The deadline of the artifact `name`, `seconds` after construction by the clock `monotonic`. Thread-safe."""
+
+    def __init__(self, name: str, seconds: float, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._name = name
+        self._seconds = seconds
+        self._monotonic = monotonic
+        self._end = monotonic() + seconds
+        self._cancelled = threading.Event()
+
+    @property
+    def left(self) -> float:
+        """The remaining seconds; 0 or less once the deadline has passed or was cancelled."""
+        return 0.0 if self._cancelled.is_set() else self._end - self._monotonic()
+
+    def check(self) -> None:
+        """Raise DownloadInterrupted once the deadline has passed or was cancelled."""
+        if self._cancelled.is_set():
+            raise DownloadInterrupted(f"{self._name}: cannot be downloaded: cancelled, since one of its files failed")
+        if self.left <= 0:
+            raise DownloadInterrupted(f"{self._name}: cannot be downloaded: not complete after {self._seconds:g} s")
+
+    def cancel(self) -> None:
+        """End the download in all threads: from now on `check` raises and `sleep` returns at once."""
+        self._cancelled.set()
+
+    def sleep(self, seconds: float) -> None:
+        """Sleep for so many seconds, or until the deadline is cancelled."""
+        self._cancelled.wait(seconds)

@@ -3,44 +3,43 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import http.client
 import socket
 import ssl
 import threading
 import weakref
 
-from serving.storage.transfer.addresses import Target
 from serving.storage.transfer.connection import Connection
-from serving.storage.transfer.deadline import Deadline
-from serving.storage.transfer.limits import DownloadLimits
+from serving.storage.transfer.limits import DownloadDeadline, DownloadLimits
+from serving.storage.transfer.urls import HttpUrl
 
 
-class ConnectionPool:
+class StoreConnectionPool:
     """Keeps connections open for further requests to the same scheme, host and port. Thread-safe.
 
-    A connection serves one request at a time. It stays with the addresses that were checked when it was made, and they
-    are checked again for each request, since the allowed hosts of requests differ. Idle connections are bounded by two
-    for each file at once: a store often redirects each file to a second host.
+    A connection serves one request at a time. The addresses of its host are checked again for each request, since the
+    allowed hosts of requests differ. There are at most two idle connections for each file at once, because a store
+    often redirects each file to a second host.
     """
 
-    def __init__(self, limits: DownloadLimits, deadline: Deadline) -> None:
+    def __init__(self, limits: DownloadLimits, deadline: DownloadDeadline) -> None:
         self._limits = limits
         self._deadline = deadline
         self._lock = threading.Lock()
         self._idle: list[Connection] = []
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._closed = False
+        self._context: ssl.SSLContext | None = None
 
-    def open(self, target: Target, name: str, allowed: frozenset[str]) -> Connection:
-        """Return a new connection. Raises Interrupted, StorageError."""
-        return Connection(target, name, allowed, self._limits, self._deadline, self._tls, self._track)
+    def open(self, url: HttpUrl, name: str, allowed: frozenset[str]) -> Connection:
+        """Open a connection. Raises DownloadInterrupted, StorageError."""
+        return Connection(url, name, allowed, self._limits, self._deadline, self._tls_context, self._track)
 
-    def take(self, target: Target, allowed: frozenset[str]) -> Connection | None:
-        """Return an idle connection that the request may use, the most recently used first; None without one."""
+    def take(self, url: HttpUrl, allowed: frozenset[str]) -> Connection | None:
+        """Return the most recently used idle connection that the request may use, or None."""
         while True:
             with self._lock:
-                found = next((one for one in reversed(self._idle) if one.origin == target.origin), None)
+                found = next((one for one in reversed(self._idle) if one.origin == url.origin), None)
                 if found is None:
                     return None
                 self._idle.remove(found)
@@ -49,7 +48,7 @@ class ConnectionPool:
             found.close()
 
     def give_back(self, connection: Connection, response: http.client.HTTPResponse) -> None:
-        """Keep the connection if its response is complete or nearly so and the server keeps it open; else close it."""
+        """Keep the connection if the rest of its response is short and the server leaves it open; else close it."""
         if not connection.finish(response):
             connection.close()
             return
@@ -61,7 +60,7 @@ class ConnectionPool:
             one.close()
 
     def abort(self) -> None:
-        """Shut down all connections, also those in use: threads that wait for them go on at once."""
+        """Shut down all connections, also those in use, so that threads that wait for them continue at once."""
         with self._lock:
             sockets = list(self._sockets)
         for sock in sockets:
@@ -70,7 +69,7 @@ class ConnectionPool:
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Close idle connections, and those in use when they are given back."""
+        """Close idle connections now, and those in use when they are given back."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
@@ -81,9 +80,6 @@ class ConnectionPool:
         with self._lock:
             self._sockets.add(sock)
 
-    @functools.cached_property
-    def _context(self) -> ssl.SSLContext:
-        return ssl.create_default_context()  # takes some 20 ms
-
-    def _tls(self) -> ssl.SSLContext:
+    def _tls_context(self) -> ssl.SSLContext:
+        self._context = self._context or ssl.create_default_context()  # about 20 ms
         return self._context

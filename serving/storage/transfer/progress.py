@@ -13,14 +13,14 @@ Progress = Callable[[int, int | None], None]
 
 
 def ignore_progress(received: int, total: int | None) -> None:
-    """A `Progress` that does nothing."""
+    """Ignore the progress of a download."""
 
 
 class FolderProgress:
-    """Sums the progress of several files that are downloaded at the same time. Thread-safe.
+    """Sum the progress of several files that are downloaded at the same time. Thread-safe.
 
-    `report` gets the sums, `total` is the expected size of all files (None: unknown), and `limit` the bytes that they
-    may have together.
+    `report` is called with the sums. `total` is the expected size of all files in bytes (None: unknown), and `limit`
+    bounds it.
     """
 
     def __init__(self, report: Progress, total: int | None, limit: int, uri: str) -> None:

@@ -1,4 +1,4 @@
-"""Retries of requests that failed for a passing reason, and fewer requests at once for a server that is overloaded."""
+"""Retry requests after transient failures, and send fewer requests at once to an overloaded server."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
 from clusters.base.backoff import Backoff
-from serving.storage.base.errors import Interrupted, Refused
-from serving.storage.transfer.deadline import Deadline
-from serving.storage.transfer.limits import DownloadLimits
+from serving.storage.base.errors import DownloadInterrupted, HttpStatusError
+from serving.storage.transfer.limits import DownloadDeadline, DownloadLimits
 
 log = logging.getLogger(__name__)
 
@@ -20,21 +19,20 @@ T = TypeVar("T")
 
 _TRANSIENT: Final = frozenset({408, 429, 500, 502, 503, 504})
 _OVERLOADED: Final = frozenset({429, 503})
-_LONGEST_RETRY_AFTER: Final = 60.0  # s
 
 
 class Slots:
-    """Bounds how many requests run at the same time. Thread-safe."""
+    """Bound the number of requests at the same time. Thread-safe."""
 
-    def __init__(self, limit: int, deadline: Deadline) -> None:
+    def __init__(self, limit: int, deadline: DownloadDeadline) -> None:
         self._limit = limit
         self._deadline = deadline
         self._used = 0
         self._changed = threading.Condition()
 
     @contextlib.contextmanager
-    def take(self) -> Iterator[None]:
-        """Wait for a free slot and keep it for the `with` block. Raises Interrupted at the deadline."""
+    def acquire(self) -> Iterator[None]:
+        """Wait for a free slot and hold it during the `with` block. Raises DownloadInterrupted at the deadline."""
         with self._changed:
             while self._used >= self._limit:
                 self._deadline.check()
@@ -48,57 +46,58 @@ class Slots:
                 self._changed.notify()
 
     def reduce(self) -> bool:
-        """Lower the limit by one; return False when the caller, who has a slot, is the only one that has."""
+        """Lower the limit by one; return False if it is 1 or only the caller has a slot."""
         with self._changed:
             if self._limit == 1 or self._used == 1:
                 return False
             self._limit -= 1
             return True
 
-    def wake(self) -> None:
-        """Let waiting threads check the deadline, which was cancelled."""
+    def notify_all(self) -> None:
+        """Make waiting threads check the deadline again, after its cancellation."""
         with self._changed:
             self._changed.notify_all()
 
 
 class Retry:
-    """Runs requests with exponential back-off until the deadline. Thread-safe.
+    """Run requests with exponential back-off until the deadline. Thread-safe.
 
-    Each sign of overload (429, 503, a connection that brings nothing) lowers the number of requests at once by one. So
-    a server that serves one caller at a time gets one request at a time, as it does for a single file.
+    Each sign of overload (429, 503, a connection without a new byte) lowers the number of requests at once by one. So
+    a server that serves one request at a time gets one at a time.
     """
 
-    def __init__(self, limits: DownloadLimits, deadline: Deadline, sleep: Callable[[float], None] | None) -> None:
+    def __init__(
+        self, limits: DownloadLimits, deadline: DownloadDeadline, sleep: Callable[[float], None] | None
+    ) -> None:
         self.slots = Slots(max(1, limits.files_at_once), deadline)
         self._retries = limits.retries
-        self._backoff = Backoff(limits.pause, math.inf)  # the deadline bounds it
+        self._backoff = Backoff(limits.pause, math.inf)  # bounded by the deadline
         self._deadline = deadline
         self._sleep = sleep or deadline.sleep
 
     def run(self, attempt: Callable[[], T], received: Callable[[], int] = lambda: 0) -> T:
-        """Return the result of `attempt`, which is retried after Interrupted and transient HTTP errors.
+        """Return the result of `attempt`; retry after DownloadInterrupted and transient HTTP errors.
 
-        `received` returns the bytes so far: an attempt that brought new ones resets the number of retries. Raises the
-        error of the last attempt.
+        `received` returns the bytes so far. An attempt with new bytes resets the number of retries. Raises the error of
+        the last attempt.
         """
         retries, most = 0, received()
         while True:
-            with self.slots.take():
+            with self.slots.acquire():
                 try:
                     return attempt()
-                except (Interrupted, Refused) as error:
+                except (DownloadInterrupted, HttpStatusError) as error:
                     stalled = received() <= most
                     if not stalled:
                         retries, most = 0, received()
-                    pause = max(self._backoff.delay(retries), _retry_after(error))
-                    final = isinstance(error, Refused) and error.status not in _TRANSIENT
+                    status, after = 0, 0.0
+                    if isinstance(error, HttpStatusError):
+                        status, after = error.status, error.retry_after
+                    pause = max(self._backoff.delay(retries), after)
+                    final = status > 0 and status not in _TRANSIENT
                     if final or retries >= self._retries or pause >= self._deadline.left:
                         raise
                     log.warning("%s; retrying in %g s", error, pause)
-                    overloaded = error.status in _OVERLOADED if isinstance(error, Refused) else stalled
+                    overloaded = status in _OVERLOADED if status else stalled
                     retries = 0 if overloaded and self.slots.reduce() else retries + 1
-                self._sleep(pause)  # in the slot: with one slot left nothing else is sent meanwhile
-
-
-def _retry_after(error: Interrupted | Refused) -> float:
-    return min(error.after, _LONGEST_RETRY_AFTER) if isinstance(error, Refused) else 0.0
+                self._sleep(pause)  # in the slot, so that the last slot sends nothing meanwhile

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clusters.base.redact import error_text, escape_control, one_line, printable, redact, truncate
+from clusters.base.redact import error_text, escape_control, one_line, printable, redact, redact_url, truncate
 
 SECRET = "s3cret"
 
@@ -38,3 +38,37 @@ def test_text_is_bounded() -> None:
 def test_control_characters_are_replaced_or_escaped() -> None:
     assert printable("a\x1b[31m\nb\u202e ü") == "a?[31m?b? ü"
     assert escape_control("a\x1b[31m\nb\u202e ü") == r"a\x1b[31m\nb\u202e ü"
+
+
+@pytest.mark.parametrize(
+    ("uri", "text"),
+    [
+        ("https://user:secret@host:8080/m.onnx?sig=secret#secret", "https://host:8080/m.onnx?…"),
+        ("https://host?sig=secret/x", "https://host?…"),
+        ("https://user:se/cret@host/m.onnx", "https://host/m.onnx"),
+        ("https:/user:secret@host/m.onnx?sig=secret", "host/m.onnx?…"),
+        ("https://[::1]:8080/a@b.onnx", "https://[::1]:8080/a@b.onnx"),
+        ("oci://host/team/m@sha256:00", "oci://host/team/m@sha256:00"),
+        ("models/m.onnx", "models/m.onnx"),
+    ],
+)
+def test_no_secret_of_a_uri_is_shown(uri: str, text: str) -> None:
+    assert redact_url(uri) == text
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        ("ann:pw@127.0.0.1:1", "127.0.0.1:1"),
+        ("http:/ann:p w@127.0.0.1:1", "127.0.0.1:1"),
+        ("https://ann:1/p@w?x#y@127.0.0.1:1", "https://127.0.0.1:1"),
+        ("https://127.0.0.1:port/a?b", "https://127.0.0.1:port/a?…"),
+    ],
+)
+def test_a_password_of_any_characters_is_removed_from_an_invalid_url(url: str, text: str) -> None:
+    assert redact_url(url, valid=False) == text
+
+
+def test_a_url_in_a_message_is_printable_and_bounded() -> None:
+    assert redact_url("https://host/a\nb") == "https://host/a?b"
+    assert len(redact_url("https://host/" + "a" * 1000)) == 500

@@ -23,7 +23,7 @@ from serving.cli.doctor import findings as doctor
 from serving.cli.doctor import models as model_doctor
 from serving.cli.doctor.findings import INFINITY, Finding, ProbeResult
 from serving.storage import kept
-from serving.storage.sources.local import Place
+from serving.storage.sources.local import LocalPath
 from serving.types.settings.state import KEPT_FOLDER, Facts
 from tests.serving.cli.conftest import Knodel, Served, announce
 from tests.serving.cli.test_down import marked
@@ -261,7 +261,7 @@ async def test_a_platform_that_answers_is_well(served: Served, state: Path) -> N
 def test_a_damaged_copy_is_found_and_the_remedy_works_as_typed(knodel: Knodel, state: Path, tmp_path: Path) -> None:
     source, folder = tmp_path / "model.onnx", state / KEPT_FOLDER
     source.write_bytes(b"graph")
-    digest = kept.keep(Place(source), "m", "", folder, 1 << 20)
+    digest = kept.keep(LocalPath(source), "m", "", folder, 1 << 20)
     copy = next((folder / "files").rglob("file"))
     copy.chmod(0o600)
     copy.write_bytes(b"evil!")
@@ -272,8 +272,8 @@ def test_a_damaged_copy_is_found_and_the_remedy_works_as_typed(knodel: Knodel, s
     assert str(copy.parent) in found["message"]
     subprocess.run(shlex.split(found["remedy"].split("`")[1]), check=True)
     assert "kept copies" not in problems(knodel("doctor", "-o", "json").out)
-    kept.keep(Place(source), "m", digest, folder, 1 << 20)
-    assert kept.is_intact(folder, Place(source), "m", digest)
+    kept.keep(LocalPath(source), "m", digest, folder, 1 << 20)
+    assert kept.is_intact(folder, LocalPath(source), "m", digest)
 
 
 @pytest.mark.parametrize(

@@ -317,7 +317,7 @@ async def test_the_limit_is_that_of_the_platform(
     replace(facts, kept_limit=2).write()
     monkeypatch.setenv("KNODEL_KEPT_LIMIT", "1000")
     done = await served.knodel("deploy", "m", "--uri", model_file(tmp_path, b"old"))
-    check(done, 1, ["has 3 bytes", "0 bytes of 2 bytes already", "try again after 11 minutes", "KNODEL_KEPT_LIMIT"])
+    check(done, 1, ["has 3 bytes", "0 bytes of 2 bytes: delete", "try again after 11 minutes", "KNODEL_KEPT_LIMIT"])
 
 
 SERVED: Object = {"spec": {"storageUri": "file:///m.onnx", "digest": OLD, "version": "1"}}

@@ -114,5 +114,5 @@ def test_a_zygote_of_pool_members_has_all_that_a_claim_needs() -> None:
     for argv in (["--pool"], ["--pool", "--format", "onnx"], ["--pool", "--format=onnx"]):
         modules = preload(argv)
         assert modules[:2] == ("serving.modelserver.main", "serving.modelserver.run")
-        assert {"serving.engines.onnx.engine", "serving.storage.transfer.http"} <= set(modules)
+        assert {"serving.engines.onnx.engine", "serving.storage.transfer.downloader"} <= set(modules)
     assert "serving.engines.onnx.engine" not in preload(["--pool", "--format", "tarot"])

@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from serving.storage.transfer.deadline import Deadline
-from serving.storage.transfer.http import Downloader
-from serving.storage.transfer.limits import DownloadLimits
+from serving.storage.transfer.downloader import Downloader
+from serving.storage.transfer.limits import DownloadDeadline, DownloadLimits
 
 LOOPBACK = frozenset({"127.0.0.1"})
 ONCE = DownloadLimits(retries=0)  # what fails is not tried again
@@ -22,7 +21,7 @@ Answer = Callable[[BaseHTTPRequestHandler], None]
 
 def downloader(limits: DownloadLimits = ONCE, sleep: Callable[[float], None] = time.sleep) -> Downloader:
     """What asks stores on loopback."""
-    return Downloader(LOOPBACK, Deadline("uri", limits.total), limits, sleep)
+    return Downloader(LOOPBACK, DownloadDeadline("uri", limits.total), limits, sleep)
 
 
 class Store:

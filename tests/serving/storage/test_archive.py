@@ -15,16 +15,16 @@ from pathlib import Path
 import pytest
 
 from serving.storage.archives.archive import is_archive, unpack
-from serving.storage.archives.tree import TreeLimits
+from serving.storage.archives.folder_writer import FolderLimits
 from serving.storage.base.digest import of_bytes
 from serving.storage.base.errors import StorageError
 from tests.serving.storage.archives import MODEL, tar, tar_entry, tar_of, zip_entry, zipped
 
-SMALL = TreeLimits(files=5, size=10_000)
+SMALL = FolderLimits(files=5, size=10_000)
 MEBIBYTE = 1 << 20
 
 
-def unpacked(tmp_path: Path, name: str, content: bytes, limits: TreeLimits | None = None) -> dict[str, str]:
+def unpacked(tmp_path: Path, name: str, content: bytes, limits: FolderLimits | None = None) -> dict[str, str]:
     (tmp_path / "archive").write_bytes(content)
     (tmp_path / "folder").mkdir()
     return unpack(tmp_path / "archive", name, tmp_path / "folder", "uri", limits)
@@ -182,7 +182,7 @@ def test_what_is_no_archive_or_an_empty_one_is_refused(tmp_path: Path, name: str
 
 
 def test_rare_compressions_and_encryption_are_refused(tmp_path: Path) -> None:
-    refused(tmp_path, "m.zip", zipped([("a", b"x" * 100)], zipfile.ZIP_LZMA), "rare")
+    refused(tmp_path, "m.zip", zipped([("a", b"x" * 100)], zipfile.ZIP_LZMA), "unsupported compression")
     content = bytearray(zipped([("a", b"x")]))
     content[6] |= 1  # the flag in the local header, and in the directory
     content[content.index(b"PK\x01\x02") + 8] |= 1

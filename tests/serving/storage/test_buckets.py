@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from serving.storage.base.patterns import bucket_fault
+from serving.storage.base.uri_patterns import bucket_fault
 from serving.types.faults import storage_uri_fault
 
 

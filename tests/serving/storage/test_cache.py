@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from serving.storage.base.digest import of_bytes
-from serving.storage.base.errors import Interrupted, Refused, StorageError
+from serving.storage.base.errors import DownloadInterrupted, HttpStatusError, StorageError
 from serving.storage.cache import FILES, FOLDERS, Cache
 from serving.storage.fetch import StorageOptions, fetch, options_from
-from serving.storage.transfer.deadline import Deadline
+from serving.storage.transfer.limits import DownloadDeadline
 from tests.serving.storage.archives import MODEL, tar
 from tests.serving.storage.conftest import LOOPBACK, Store
 from tests.support.wait import eventually
@@ -32,11 +32,11 @@ def digest(letter: str) -> str:
 
 def put(cache: Cache, letter: str, used: int) -> Path:
     """An entry of SIZE bytes, used last at `used` (ns)."""
-    with cache.workplace("") as work:
+    with cache.work_folder("") as work:
         made = work / "made"
         made.mkdir()
         (made / "file").write_bytes(letter.encode() * SIZE)
-        held = cache.keep(made, FILES, digest(letter))
+        held = cache.add(made, FILES, digest(letter))
     os.utime(held.path, ns=(used, used))
     return held.path
 
@@ -64,8 +64,8 @@ def test_what_somebody_uses_stays_though_it_is_full(tmp_path: Path) -> None:
 def test_another_process_can_be_the_one_that_uses_it(tmp_path: Path) -> None:
     cache = Cache(tmp_path, SIZE)
     entry = put(cache, "a", 1)
-    script = "import sys; from pathlib import Path; from serving.storage.hold import hold; " \
-             "held = hold(Path(sys.argv[1])); print('held', flush=True); sys.stdin.read()"  # fmt: skip
+    script = "import sys; from pathlib import Path; from serving.storage.folder_lock import lock_folder; " \
+             "held = lock_folder(Path(sys.argv[1])); print('held', flush=True); sys.stdin.read()"  # fmt: skip
     with subprocess.Popen(
         [sys.executable, "-c", script, str(entry)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as other:
@@ -98,30 +98,30 @@ def test_what_a_dead_process_left_is_deleted(tmp_path: Path) -> None:
 
 def test_a_workplace_is_kept_when_the_store_breaks_off_or_refuses(tmp_path: Path) -> None:
     cache = Cache(tmp_path, 1 << 20)
-    with pytest.raises(Interrupted), cache.workplace("key") as work:
+    with pytest.raises(DownloadInterrupted), cache.work_folder("key") as work:
         (work / "part").write_bytes(b"x")
-        raise Interrupted("broken")
-    with pytest.raises(Refused), cache.workplace("key") as work:
+        raise DownloadInterrupted("broken")
+    with pytest.raises(HttpStatusError), cache.work_folder("key") as work:
         assert (work / "part").read_bytes() == b"x"
-        raise Refused("the token has ended", 401)
-    with pytest.raises(StorageError), cache.workplace("key") as work:
+        raise HttpStatusError("the token has ended", 401)
+    with pytest.raises(StorageError), cache.work_folder("key") as work:
         assert (work / "part").read_bytes() == b"x"
         raise StorageError("damaged")
-    with cache.workplace("key") as work:
+    with cache.work_folder("key") as work:
         assert list(work.iterdir()) == []
     assert not work.exists()
-    with pytest.raises(Refused), cache.workplace("key") as work:
+    with pytest.raises(HttpStatusError), cache.work_folder("key") as work:
         (work / "part").write_bytes(b"")
-        raise Refused("not found", 404)
+        raise HttpStatusError("not found", 404)
     assert not work.exists()
 
 
 def test_workplaces_that_are_kept_count_for_the_limit(tmp_path: Path) -> None:
     cache = Cache(tmp_path, SIZE)
     for key in ("first", "second"):
-        with pytest.raises(Interrupted), cache.workplace(key) as work:
+        with pytest.raises(DownloadInterrupted), cache.work_folder(key) as work:
             (work / "part").write_bytes(b"x" * SIZE)
-            raise Interrupted("broken")
+            raise DownloadInterrupted("broken")
     assert [path.name for path in (tmp_path / "work").iterdir()] == ["second"]
 
 
@@ -132,8 +132,8 @@ def test_who_waits_for_another_process_does_so_until_the_deadline(tmp_path: Path
         clock[0] += seconds
 
     cache = Cache(tmp_path, 1 << 20, sleep)
-    deadline = Deadline("uri", 5, lambda: clock[0])
-    with cache.workplace("key"), pytest.raises(Interrupted, match="5 s"), cache.workplace("key", deadline):
+    deadline = DownloadDeadline("uri", 5, lambda: clock[0])
+    with cache.work_folder("key"), pytest.raises(DownloadInterrupted, match="5 s"), cache.work_folder("key", deadline):
         pass
     assert 5 <= clock[0] < 6
 
@@ -186,14 +186,14 @@ def test_a_download_whose_folder_goes_while_it_is_looked_for_begins_anew(
         made(path, mode)
 
     monkeypatch.setattr(os, "mkdir", mkdir)
-    with cache.workplace("a") as work:
+    with cache.work_folder("a") as work:
         assert work.is_dir() and not gone
 
 
 def test_what_is_dropped_is_gone_and_may_be_dropped_again(tmp_path: Path) -> None:
     cache = Cache(tmp_path, 1 << 20)
     entry = put(cache, "a", 1)
-    assert cache.drop(entry) and not entry.exists() and cache.drop(entry)
+    assert cache.delete(entry) and not entry.exists() and cache.delete(entry)
     assert cache.find(FOLDERS, digest("a")) is None
 
 
@@ -202,9 +202,9 @@ def test_a_note_that_makes_no_sense_is_none(tmp_path: Path, names: list[str]) ->
     cache = Cache(tmp_path, 1 << 20)
     for name in names:
         (tmp_path / "archives" / ("a" * 64) / name).mkdir(parents=True)
-    assert cache.unpacked("archives", digest("a")) == ""
-    cache.note_unpacked("archives", digest("a"), digest("b"))
-    assert cache.unpacked("archives", digest("a")) == digest("b")
+    assert cache.unpacked_digest("archives", digest("a")) == ""
+    cache.record_unpacked("archives", digest("a"), digest("b"))
+    assert cache.unpacked_digest("archives", digest("a")) == digest("b")
 
 
 def test_a_cache_in_a_place_that_cannot_be_one_is_refused(tmp_path: Path) -> None:

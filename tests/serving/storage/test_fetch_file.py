@@ -18,7 +18,7 @@ from serving.storage.base.disk import DEEPEST
 from serving.storage.base.errors import StorageError
 from serving.storage.fetch import fetch
 from serving.storage.kept import digest_at, keep
-from serving.storage.sources.local import Place
+from serving.storage.sources.local import LocalPath
 
 SAVED_MODEL: Mapping[str, bytes] = {
     "saved_model.pb": b"graph", "variables/variables.index": b"index",
@@ -85,8 +85,8 @@ def test_the_digest_of_a_folder_is_of_names_and_bytes_alone(tmp_path: Path) -> N
     (other / "assets.extra" / "empty").mkdir(parents=True)
     expected = of_folder({name: of_bytes(content) for name, content in SAVED_MODEL.items()})
     assert [get(folder).digest for folder in (first, other)] == [expected] * 2
-    assert [digest_at(Place(folder), "uri") for folder in (first, other)] == [expected] * 2
-    assert keep(Place(other), "uri", "", tmp_path / "kept", 1 << 20) == expected
+    assert [digest_at(LocalPath(folder), "uri") for folder in (first, other)] == [expected] * 2
+    assert keep(LocalPath(other), "uri", "", tmp_path / "kept", 1 << 20) == expected
 
 
 @pytest.mark.parametrize(
@@ -173,12 +173,12 @@ def test_a_folder_is_only_so_deep(tmp_path: Path, count: int) -> None:
     try:
         if count < DEEPEST:
             assert get(model).names() == ["model.onnx"]
-            assert keep(Place(model), "m", "", tmp_path / "kept", 1 << 20)
+            assert keep(LocalPath(model), "m", "", tmp_path / "kept", 1 << 20)
             return
-        with pytest.raises(StorageError, match="folders within one another, which is too many"):
+        with pytest.raises(StorageError, match="nested folders, the limit"):
             get(model)
-        with pytest.raises(StorageError, match="folders within one another, which is too many"):
-            keep(Place(model), "m", "", tmp_path / "kept", 1 << 20)
+        with pytest.raises(StorageError, match="nested folders, the limit"):
+            keep(LocalPath(model), "m", "", tmp_path / "kept", 1 << 20)
     finally:
         subprocess.run(["rm", "-r", model], check=True)  # deeper than `shutil.rmtree` can go
 

@@ -15,11 +15,11 @@ import pytest
 
 from clusters.net import ssrf
 from serving.storage.base.artifact import Artifact
-from serving.storage.base.errors import Interrupted, StorageError
+from serving.storage.base.errors import DownloadInterrupted, StorageError
 from serving.storage.fetch import StorageOptions, fetch
-from serving.storage.transfer.deadline import Deadline
-from serving.storage.transfer.http import Download, Downloader
-from serving.storage.transfer.web import Request
+from serving.storage.transfer.client import StoreRequest
+from serving.storage.transfer.downloader import Download, Downloader
+from serving.storage.transfer.limits import DownloadDeadline
 from tests.serving.storage.conftest import LOOPBACK, ONCE, Answer, Store, downloader
 
 CONTENT = b"a model" * 1000
@@ -140,7 +140,7 @@ def test_an_answer_that_is_no_http_is_refused(store: Store, tmp_path: Path) -> N
 def test_more_bytes_than_allowed_are_refused(store: Store, tmp_path: Path, announced: int | None) -> None:
     uri = store.file("/m", b"x" * 10)
     with pytest.raises(StorageError, match="limit"):
-        downloader().save(Download(uri, lambda: Request(uri, uri), tmp_path / "part", most=5))
+        downloader().save(Download(uri, lambda: StoreRequest(uri, uri), tmp_path / "part", most=5))
     assert (tmp_path / "part").stat().st_size <= 5
 
 
@@ -175,10 +175,10 @@ def drip(handler: BaseHTTPRequestHandler, piece: bytes, pause: float = 0.01) -> 
 @pytest.mark.parametrize("answer", [drips_head, drips_body, never_answers])
 def test_a_download_takes_no_longer_than_allowed(store: Store, tmp_path: Path, answer: Answer) -> None:
     store.answers["/m"] = answer
-    deadline = Deadline("uri", 0.15)
+    deadline = DownloadDeadline("uri", 0.15)
     uri = store.url("/m")
-    with pytest.raises(Interrupted, match=r"0\.15 s|in time"):
-        Downloader(LOOPBACK, deadline).save(Download(uri, lambda: Request(uri, uri), tmp_path / "part"))
+    with pytest.raises(DownloadInterrupted, match=r"0\.15 s|in time"):
+        Downloader(LOOPBACK, deadline).save(Download(uri, lambda: StoreRequest(uri, uri), tmp_path / "part"))
     assert -1 < deadline.left <= 0.01
 
 

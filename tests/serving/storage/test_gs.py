@@ -136,7 +136,7 @@ def test_a_token_of_the_pod_is_used_until_it_ends(store: Store) -> None:
     now = [0.0]
     store.file(gs_token._METADATA, json.dumps({"access_token": "x", "expires_in": 300}).encode())
     host = store.url("").removeprefix("http://")
-    tokens = gs_token.PodIdentity(host, downloader().web, "uri", lambda: now[0])
+    tokens = gs_token.PodIdentity(host, downloader().client, "uri", lambda: now[0])
     for now[0], asked in ((0.0, 1), (200.0, 1), (299.0, 2)):
         assert tokens() == "x" and len(store.asked) == asked
 

@@ -104,7 +104,7 @@ def test_a_file_or_folder_can_be_named(store: Store, elsewhere: Store, tmp_path:
 
 def test_what_is_not_in_the_repository_is_said(store: Store, elsewhere: Store, tmp_path: Path) -> None:
     publish(store, elsewhere)
-    with pytest.raises(StorageError, match="nothing is there"):
+    with pytest.raises(StorageError, match="has no files"):
         get("hf://acme/magika/tensorflow", store, tmp_path)
     with pytest.raises(StorageError, match="HF_TOKEN"):
         get("hf://acme/other", store, tmp_path)

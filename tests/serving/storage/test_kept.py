@@ -17,11 +17,11 @@ import pytest
 from serving.storage import kept
 from serving.storage.base import disk
 from serving.storage.base.digest import of_bytes
-from serving.storage.base.errors import Later, StorageError
+from serving.storage.base.errors import StorageError, TemporaryError
 from serving.storage.cache import FOLDERS
 from serving.storage.fetch import StorageOptions, fetch
-from serving.storage.hold import hold
-from serving.storage.sources.local import Place
+from serving.storage.folder_lock import lock_folder
+from serving.storage.sources.local import LocalPath
 from tests.support.mounts import MayNotMount
 from tests.support.small_disk import fill, make_room, on_small_disk
 
@@ -37,7 +37,7 @@ def load(source: Path, digest: str, folder: Path, limit: int = ROOM) -> dict[str
 
 def digest_of(source: Path, folder: Path, limit: int = ROOM) -> str:
     """Keep the source."""
-    return kept.keep(Place(source), source.as_uri(), "", folder, limit)
+    return kept.keep(LocalPath(source), source.as_uri(), "", folder, limit)
 
 
 def write_folder(place: Path) -> None:
@@ -86,7 +86,7 @@ def test_the_same_bytes_are_kept_once(tmp_path: Path) -> None:
     for name in ("a.onnx", "b.onnx"):
         (tmp_path / name).write_bytes(b"graph")
     assert digest_of(tmp_path / "a.onnx", tmp_path / "kept") == digest_of(tmp_path / "b.onnx", tmp_path / "kept")
-    assert kept.size_of(tmp_path / "kept") == len(b"graph")
+    assert kept.total_size(tmp_path / "kept") == len(b"graph")
 
 
 def test_a_replica_keeps_what_nobody_kept_before(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_a_damaged_copy_whose_source_is_gone_is_named(tmp_path: Path, name: str,
 
     with pytest.raises(StorageError, match=f"its kept copy {entry}.* is damaged .*Put the files with digest {digest}"):
         if door == "keep":
-            kept.keep(Place(source), source.as_uri(), digest, folder, ROOM, verify=True)
+            kept.keep(LocalPath(source), source.as_uri(), digest, folder, ROOM, verify=True)
         else:
             load(source, digest, folder)
     (tmp_path / "gone").rename(source)  # the remedy
@@ -155,9 +155,9 @@ def test_keeping_again_replaces_a_damaged_copy(tmp_path: Path, name: str, promis
     make(source)
     digest = digest_of(source, folder)
     damage(folder)
-    assert not kept.is_intact(folder, Place(source), name, digest)
-    kept.keep(Place(source), name, digest if promised else "", folder, ROOM, verify=True)
-    assert kept.is_intact(folder, Place(source), name, digest)
+    assert not kept.is_intact(folder, LocalPath(source), name, digest)
+    kept.keep(LocalPath(source), name, digest if promised else "", folder, ROOM, verify=True)
+    assert kept.is_intact(folder, LocalPath(source), name, digest)
 
 
 @pytest.mark.parametrize("name", ["model.onnx", "folder", "model.tar.gz"])
@@ -165,9 +165,9 @@ def test_an_audit_finds_damaged_copies(tmp_path: Path, name: str) -> None:
     source, folder = tmp_path / name, tmp_path / "kept"
     make(source)
     digest_of(source, folder)
-    assert kept.audit(folder).damaged == []
+    assert kept.verify_copies(folder).damaged == []
     entry = damage(folder)
-    assert kept.audit(folder).damaged == [entry]
+    assert kept.verify_copies(folder).damaged == [entry]
 
 
 def test_an_audit_reads_the_smallest_copies_within_its_bytes(tmp_path: Path) -> None:
@@ -175,9 +175,9 @@ def test_an_audit_reads_the_smallest_copies_within_its_bytes(tmp_path: Path) -> 
     for content in (b"a" * 10, b"b" * 20, b"c" * 30):
         (tmp_path / "model.onnx").write_bytes(content)
         digest_of(tmp_path / "model.onnx", folder)
-    assert kept.audit(folder, 30) == (3, 2, 30, [])
-    assert kept.audit(folder) == (3, 3, 60, [])
-    assert kept.audit(tmp_path / "none") == (0, 0, 0, [])
+    assert kept.verify_copies(folder, 30) == (3, 2, 30, [])
+    assert kept.verify_copies(folder) == (3, 3, 60, [])
+    assert kept.verify_copies(tmp_path / "none") == (0, 0, 0, [])
 
 
 def test_an_audit_finds_copies_that_cannot_be_read_and_archives_without_their_files(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_an_audit_finds_copies_that_cannot_be_read_and_archives_without_their_fi
     shutil.rmtree(next((folder / "folders").iterdir()))
     (folder / "files" / ("0" * 64)).mkdir()
     lost = folder / "archives" / digest.removeprefix("sha256:")
-    assert kept.audit(folder).damaged == [folder / "files" / ("0" * 64), lost]
+    assert kept.verify_copies(folder).damaged == [folder / "files" / ("0" * 64), lost]
 
 
 def test_what_does_not_fit_is_refused_with_the_remedy(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_what_does_not_fit_is_refused_with_the_remedy(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(content)
     digest_of(tmp_path / "a.onnx", tmp_path / "kept", 9)
     digest_of(tmp_path / "a.onnx", tmp_path / "kept", 9)
-    with pytest.raises(StorageError, match=r"5 bytes of 9 bytes already: delete models .* KNODEL_KEPT_LIMIT"):
+    with pytest.raises(StorageError, match=r"5 bytes of 9 bytes: delete models .* KNODEL_KEPT_LIMIT"):
         digest_of(tmp_path / "b.onnx", tmp_path / "kept", 9)
 
 
@@ -207,13 +207,13 @@ def test_copies_go_when_no_version_needs_them_and_they_were_not_used_lately(tmp_
     for entry in folder.glob("*/*"):
         os.utime(entry, (1000, 1000))
 
-    assert kept.collect(folder, {digest}, before=2000) == 0
-    assert kept.collect(folder, {""}, before=500) == 0
+    assert kept.delete_unused(folder, {digest}, before=2000) == 0
+    assert kept.delete_unused(folder, {""}, before=500) == 0
     assert load(source, digest, folder)
     for entry in folder.glob("*/*"):
         os.utime(entry, (1000, 1000))
-    assert kept.collect(folder, {""}, before=2000) > 0
-    assert kept.size_of(folder) == 0
+    assert kept.delete_unused(folder, {""}, before=2000) > 0
+    assert kept.total_size(folder) == 0
 
 
 def test_a_copy_that_is_deployed_again_was_used_lately(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_a_copy_that_is_deployed_again_was_used_lately(tmp_path: Path) -> None:
     for entry in folder.glob("*/*"):
         os.utime(entry, (1000, 1000))
     digest_of(source, folder)
-    assert kept.collect(folder, set(), before=2000) == 0
+    assert kept.delete_unused(folder, set(), before=2000) == 0
 
 
 def copies(folder: Path) -> list[Path]:
@@ -270,10 +270,10 @@ def test_a_source_that_changes_between_hash_and_copy_does_not_become_the_promise
 ) -> None:
     source, folder = tmp_path / name, tmp_path / "kept"
     make(source)
-    digest = kept.digest_at(Place(source), "m")
+    digest = kept.digest_at(LocalPath(source), "m")
     real = kept.digest_at
 
-    def then_change(place: Place, uri: str) -> str:
+    def then_change(place: LocalPath, uri: str) -> str:
         found = real(place, uri)
         if source.is_dir():
             overwrite(source)
@@ -284,7 +284,7 @@ def test_a_source_that_changes_between_hash_and_copy_does_not_become_the_promise
     monkeypatch.setattr(kept, "digest_at", then_change)
     with pytest.raises(StorageError, match=f"digest is sha256:[0-9a-f]+ but {digest} was expected"):
         if door == "keep":
-            kept.keep(Place(source), "m", digest, folder, ROOM)
+            kept.keep(LocalPath(source), "m", digest, folder, ROOM)
         else:
             load(source, digest, folder)
     assert copies(folder) == []
@@ -343,7 +343,7 @@ def test_a_full_disk_refuses_what_is_new_and_loses_nothing(tmp_path: Path, name:
         assert digest_of(first, folder) == digest  # needs no room
         assert load(first, digest, folder) == expected
         make_room(folder.parent)
-        assert kept.is_kept(folder, Place(second), digest_of(second, folder))
+        assert kept.is_kept(folder, LocalPath(second), digest_of(second, folder))
 
     on_disk_of_its_own(folder.parent, work)
 
@@ -357,7 +357,10 @@ def test_a_disk_that_may_only_be_read_refuses_what_is_new_and_serves_what_is_the
         digest = digest_of(first, folder)
         before = copies(folder)
         subprocess.run(["mount", "-o", "remount,ro", str(folder.parent)], check=True)
-        for change in (lambda: digest_of(second, folder), lambda: kept.collect(folder, set(), before=time.time() + 1)):
+        for change in (
+            lambda: digest_of(second, folder),
+            lambda: kept.delete_unused(folder, set(), before=time.time() + 1),
+        ):
             with pytest.raises(StorageError, match=f"kept model files {folder} .*Read-only file system.*writable"):
                 change()
         assert copies(folder) == before
@@ -378,7 +381,7 @@ def test_an_incomplete_copy_is_made_anew(tmp_path: Path, name: str) -> None:
         file.unlink()
     for inner in folder.glob("folders/*/*"):
         inner.rmdir()
-    assert not kept.is_kept(folder, Place(source), digest)
+    assert not kept.is_kept(folder, LocalPath(source), digest)
     assert digest_of(source, folder) == digest
     source.rename(tmp_path / "gone")
     assert load(source, digest, folder) == expected
@@ -389,7 +392,7 @@ def test_an_archive_counts_with_its_files(tmp_path: Path) -> None:
     big.write_bytes(b"\0" * 50_000)
     with tarfile.open(tmp_path / "model.tar.gz", "w:gz") as archive:
         archive.add(big, "model.onnx")
-    with pytest.raises(StorageError, match="has 50000 bytes, and kept model files have 0 bytes of 40000 bytes"):
+    with pytest.raises(StorageError, match="has 50000 bytes, and kept model files use 0 bytes of 40000 bytes"):
         digest_of(tmp_path / "model.tar.gz", tmp_path / "kept", 40_000)
     assert copies(tmp_path / "kept") == []
 
@@ -401,10 +404,10 @@ def test_leftovers_of_ended_processes_do_not_count_and_are_deleted(tmp_path: Pat
     left = folder / "temporary" / "0a" / "copy"
     left.mkdir(parents=True)
     (left / "file").write_bytes(b"x" * 100)
-    assert kept.room_used(folder) == 5
+    assert kept.used_bytes(folder) == 5
     (tmp_path / "b.onnx").write_bytes(b"other")
 
-    held = hold(left.parent)  # as by the process that copies
+    held = lock_folder(left.parent)  # as by the process that copies
     kept.delete_leftovers(folder)
     assert (left / "file").exists()
     assert held is not None
@@ -441,7 +444,7 @@ def test_an_archive_that_is_deployed_again_keeps_its_files(tmp_path: Path) -> No
     for entry in folder.glob("*/*"):
         os.utime(entry, (1000, 1000))
     assert digest_of(source, folder) == digest
-    assert kept.collect(folder, set(), before=2000) == 0
+    assert kept.delete_unused(folder, set(), before=2000) == 0
 
 
 def test_a_folder_that_changes_while_it_is_copied_is_copied_again(
@@ -451,7 +454,7 @@ def test_a_folder_that_changes_while_it_is_copied_is_copied_again(
     make(source)
     hashed: list[str] = []
 
-    def changes_after_it_was_hashed(place: Place, uri: str) -> str:
+    def changes_after_it_was_hashed(place: LocalPath, uri: str) -> str:
         hashed.append(digest_at(place, uri))
         if len(hashed) < 3:
             (place.path / "model.onnx").write_bytes(b"graph %d" % len(hashed))
@@ -469,12 +472,12 @@ def test_a_folder_that_changes_at_each_try_is_not_kept(tmp_path: Path, monkeypat
     make(source)
     digest_at, times = kept.digest_at, iter(range(100))
 
-    def changes_after_it_was_hashed(place: Place, uri: str) -> str:
+    def changes_after_it_was_hashed(place: LocalPath, uri: str) -> str:
         found = digest_at(place, uri)
         (place.path / "model.onnx").write_bytes(b"graph %d" % next(times))
         return found
 
     monkeypatch.setattr(kept, "digest_at", changes_after_it_was_hashed)
-    with pytest.raises(Later, match="changes while it is copied: try again when nothing writes to it"):
+    with pytest.raises(TemporaryError, match="was changed while it was copied: try again when no process writes to it"):
         digest_of(source, folder)
-    assert kept.room_used(folder) == 0
+    assert kept.used_bytes(folder) == 0

@@ -15,7 +15,7 @@ from serving.storage.base.digest import of_bytes
 from serving.storage.base.errors import StorageError
 from serving.storage.fetch import StorageOptions, fetch
 from serving.storage.sources.oci import LARGEST_IMAGE
-from serving.storage.sources.oci_reference import login_of, reference_of
+from serving.storage.sources.oci_reference import basic_credentials, parse_reference
 from serving.storage.transfer.limits import DownloadLimits
 from tests.serving.storage.archives import MODEL, tar, tar_entry, tar_of
 from tests.serving.storage.conftest import LOOPBACK, ONCE, Store
@@ -238,7 +238,7 @@ def test_a_private_address_is_refused_unless_allowed(registry: Registry, store: 
 )  # fmt: skip
 def test_what_is_no_reference_is_refused(uri: str) -> None:
     with pytest.raises(StorageError):
-        reference_of(uri)
+        parse_reference(uri)
 
 
 @pytest.mark.parametrize(
@@ -252,18 +252,18 @@ def test_what_is_no_reference_is_refused(uri: str) -> None:
     ],
 )
 def test_a_reference_tells_where_to_ask(uri: str, base: str, manifest: str) -> None:
-    assert (reference_of(uri).base, reference_of(uri).manifest) == (base, manifest)
+    assert (parse_reference(uri).base, parse_reference(uri).manifest) == (base, manifest)
 
 
 @pytest.mark.parametrize("key", ["quay.io", "https://quay.io"])
 @pytest.mark.parametrize("login", [{"auth": LOGIN}, {"username": "user", "password": "password", "auth": "x"}])
 def test_a_login_is_found_by_the_host(key: str, login: dict[str, str]) -> None:
     config = json.dumps({"auths": {"other.io": {"auth": "other"}, key: login}}).encode()
-    assert login_of(config, "quay.io") == LOGIN
-    assert login_of(config, "docker.io") == ""
+    assert basic_credentials(config, "quay.io") == LOGIN
+    assert basic_credentials(config, "docker.io") == ""
 
 
 @pytest.mark.parametrize("config", [b"", b"[]", b'{"auths": 1}', b'{"auths": {"quay.io": {"auth": "%"}}}', b"\xff"])
 def test_a_config_that_cannot_be_read_is_refused(config: bytes) -> None:
     with pytest.raises(StorageError, match=r"config\.json"):
-        login_of(config, "quay.io")
+        basic_credentials(config, "quay.io")

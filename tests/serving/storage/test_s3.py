@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
-from serving.storage.archives.tree import TreeLimits
+from serving.storage.archives.folder_writer import FolderLimits
 from serving.storage.base.artifact import Artifact
 from serving.storage.base.digest import of_bytes, of_folder
 from serving.storage.base.errors import StorageError
 from serving.storage.fetch import StorageOptions, fetch
-from serving.storage.sources import objects
-from serving.storage.sources.files import Remote, bring_files
-from serving.storage.sources.objects import Objects, parse_page, split
+from serving.storage.sources import object_store
+from serving.storage.sources.folder_download import RemoteFile, download_files
+from serving.storage.sources.object_store import ObjectStoreSource, parse_page, split_bucket_uri
 from serving.storage.sources.s3 import S3Bucket
+from serving.storage.transfer.client import StoreRequest
 from serving.storage.transfer.credentials import Credentials
 from serving.storage.transfer.limits import DownloadLimits
 from serving.storage.transfer.progress import ignore_progress
-from serving.storage.transfer.web import Request
 from tests.serving.storage.archives import MODEL, tar
 from tests.serving.storage.conftest import LOOPBACK, ONCE, Store, downloader
 from tests.support.s3 import KEYS, fill, s3_server
@@ -85,7 +85,7 @@ def test_keys_with_odd_signs(endpoint: str, bucket: object, tmp_path: Path) -> N
 
 def test_a_list_of_several_pages(endpoint: str, bucket: object) -> None:
     pages = S3Bucket("models", "uri", Credentials({"AWS_ENDPOINT_URL": endpoint, **KEYS}), page=2)
-    objects = Objects("s3://models/odd", "odd", pages, downloader())
+    objects = ObjectStoreSource("s3://models/odd", "odd", pages, downloader())
     assert dict(objects.keys("odd/")) == {f"odd/{name}": len(content) for name, content in ODD.items()}
 
 
@@ -177,7 +177,7 @@ def test_the_role_of_the_machine_is_not_asked_for(
 
 
 def test_a_list_without_end_is_left(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(objects, "MOST_PAGES", 5)
+    monkeypatch.setattr(object_store, "MOST_PAGES", 5)
 
     def page(handler: Any) -> None:
         token = f"<NextContinuationToken>{len(store.asked)}</NextContinuationToken>".encode()
@@ -187,8 +187,8 @@ def test_a_list_without_end_is_left(store: Store, monkeypatch: pytest.MonkeyPatc
 
     store.answers["/models"] = page
     bucket = S3Bucket("models", "uri", Credentials({"AWS_ENDPOINT_URL": store.url("")}))
-    with pytest.raises(StorageError, match="does not end"):
-        list(Objects("s3://models/x", "x", bucket, downloader()).keys("x/"))
+    with pytest.raises(StorageError, match="has too many pages"):
+        list(ObjectStoreSource("s3://models/x", "x", bucket, downloader()).keys("x/"))
     assert len(store.asked) == 5
 
 
@@ -197,13 +197,15 @@ def test_a_busy_store_is_asked_for_its_list_again(store: Store) -> None:
     store.busy("/models", 2)
     bucket = S3Bucket("models", "uri", Credentials({"AWS_ENDPOINT_URL": store.url("")}))
     asking = downloader(DownloadLimits(pause=0))
-    assert list(Objects("s3://models/x", "x", bucket, asking).keys("x/")) == [("x/a", 1)]
+    assert list(ObjectStoreSource("s3://models/x", "x", bucket, asking).keys("x/")) == [("x/a", 1)]
 
 
 def test_files_that_are_larger_than_listed_are_left_at_the_limit(store: Store, tmp_path: Path) -> None:
-    files = [Remote(name, partial(Request, store.file(f"/{name}", b"x" * 600), "uri"), size=1) for name in "ab"]
+    files = [
+        RemoteFile(name, partial(StoreRequest, store.file(f"/{name}", b"x" * 600), "uri"), size=1) for name in "ab"
+    ]
     with pytest.raises(StorageError, match="limit"):
-        bring_files(files, tmp_path, downloader(), "uri", ignore_progress, TreeLimits(size=1000))
+        download_files(files, tmp_path, downloader(), "uri", ignore_progress, FolderLimits(size=1000))
     assert sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) <= 1000
 
 
@@ -226,7 +228,7 @@ def test_a_bucket_in_another_region_is_named(store: Store, tmp_path: Path) -> No
 )  # fmt: skip
 def test_what_names_no_object_is_refused(uri: str) -> None:
     with pytest.raises(StorageError):
-        split(uri)
+        split_bucket_uri(uri)
 
 
 @pytest.mark.parametrize(

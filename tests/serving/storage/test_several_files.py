@@ -20,17 +20,16 @@ import pytest
 
 from clusters.net import ssrf
 from serving.control_api.tls import ensure_certificate
-from serving.storage.archives.tree import TreeLimits
+from serving.storage.archives.folder_writer import FolderLimits
 from serving.storage.base.digest import of_bytes, of_folder
-from serving.storage.base.errors import Interrupted, Refused, StorageError
-from serving.storage.sources.files import Remote, bring_files
-from serving.storage.transfer.addresses import parse
-from serving.storage.transfer.deadline import Deadline
-from serving.storage.transfer.http import Download, Downloader
-from serving.storage.transfer.limits import DownloadLimits
+from serving.storage.base.errors import DownloadInterrupted, HttpStatusError, StorageError
+from serving.storage.sources.folder_download import RemoteFile, download_files
+from serving.storage.transfer.client import StoreRequest
+from serving.storage.transfer.downloader import Download, Downloader
+from serving.storage.transfer.limits import DownloadDeadline, DownloadLimits
 from serving.storage.transfer.progress import FolderProgress, Progress, ignore_progress
 from serving.storage.transfer.retry import Slots
-from serving.storage.transfer.web import Request
+from serving.storage.transfer.urls import parse_url
 from tests.serving.storage.conftest import LOOPBACK, Answer, Store, running
 
 FILES = {f"folder/{number}": b"%d" % number * 1000 for number in range(20)}
@@ -49,19 +48,19 @@ def keeping() -> Iterator[Store]:
 def downloading(
     limits: DownloadLimits = AT_ONCE,
     allow_hosts: frozenset[str] = LOOPBACK,
-    deadline: Deadline | None = None,
+    deadline: DownloadDeadline | None = None,
     sleep: Callable[[float], None] | None = None,
 ) -> Iterator[Downloader]:
-    made = Downloader(allow_hosts, deadline or Deadline("uri", 60), limits, sleep)
+    made = Downloader(allow_hosts, deadline or DownloadDeadline("uri", 60), limits, sleep)
     with contextlib.closing(made):
         yield made
 
 
-def remote(url: str, name: str, size: int | None = None, digest: str = "") -> Remote:
-    return Remote(name, partial(Request, url, "uri"), size, digest)
+def remote(url: str, name: str, size: int | None = None, digest: str = "") -> RemoteFile:
+    return RemoteFile(name, partial(StoreRequest, url, "uri"), size, digest)
 
 
-def publish(store: Store, files: dict[str, bytes] | None = None) -> list[Remote]:
+def publish(store: Store, files: dict[str, bytes] | None = None) -> list[RemoteFile]:
     return [
         remote(store.file(f"/{name}", content), name, len(content))
         for name, content in (FILES if files is None else files).items()
@@ -69,10 +68,10 @@ def publish(store: Store, files: dict[str, bytes] | None = None) -> list[Remote]
 
 
 def bring(
-    files: Sequence[Remote], work: Path, downloader: Downloader, progress: Progress = ignore_progress
+    files: Sequence[RemoteFile], work: Path, downloader: Downloader, progress: Progress = ignore_progress
 ) -> dict[str, bytes]:
     """Bring the files and return their contents, whose digests were returned."""
-    digests = bring_files(files, work, downloader, "uri", progress)
+    digests = download_files(files, work, downloader, "uri", progress)
     found = {name: (work / "folder" / name).read_bytes() for name in digests}
     assert digests == {name: of_bytes(content) for name, content in found.items()}
     return found
@@ -129,7 +128,7 @@ def test_a_kept_connection_that_was_reset_is_replaced(keeping: Store, tmp_path: 
     with downloading() as downloader:
         (first, second) = publish(keeping, {"a": b"1", "b": b"2"})
         assert bring([first], tmp_path / "1", downloader) == {"a": b"1"}
-        (connection,) = downloader.web.pool._idle
+        (connection,) = downloader.client.pool._idle
         assert connection.is_usable(LOOPBACK)
         connection._timed.sendall = reset  # type: ignore[method-assign]  # it breaks after it was taken
         assert bring([second], tmp_path / "2", downloader) == {"b": b"2"}
@@ -171,7 +170,7 @@ def test_a_kept_connection_to_an_allowed_host_is_not_used_for_a_redirect_from_a_
     public = store.redirect("/m", inside).replace("127.0.0.1", "public.example")
     with downloading(allow_hosts=frozenset({"inside.example"})) as downloader:
         assert bring([remote(inside, "a")], tmp_path / "1", downloader) == {"a": b"secret"}
-        assert downloader.web.pool.take(parse(inside), frozenset()) is None
+        assert downloader.client.pool.take(parse_url(inside), frozenset()) is None
         assert bring([remote(inside, "a")], tmp_path / "2", downloader) == {"a": b"secret"}
         with pytest.raises(StorageError, match=r"127\.0\.0\.2, which is private"):
             bring([remote(public, "a")], tmp_path / "3", downloader)
@@ -200,7 +199,7 @@ def test_no_more_files_are_downloaded_at_once_than_allowed_and_all_that_are(keep
     keeping.answers = {path: after(answer, lambda: together.wait(WITHIN)) for path, answer in keeping.answers.items()}
     with downloading() as downloader:
         assert bring(files, tmp_path, downloader) == FILES
-        assert len(downloader.web.pool._idle) <= AT_ONCE.files_at_once
+        assert len(downloader.client.pool._idle) <= AT_ONCE.files_at_once
     assert keeping.connections == AT_ONCE.files_at_once
 
 
@@ -226,8 +225,8 @@ def test_the_digest_does_not_depend_on_the_order_in_which_files_arrive(keeping: 
     with downloading() as downloader:
         bring(files, tmp_path / "late", downloader, progress)
         assert arrived.is_set()
-        late = bring_files(files, tmp_path / "1", downloader, "uri", ignore_progress)
-        early = bring_files(files[::-1], tmp_path / "2", downloader, "uri", ignore_progress)
+        late = download_files(files, tmp_path / "1", downloader, "uri", ignore_progress)
+        early = download_files(files[::-1], tmp_path / "2", downloader, "uri", ignore_progress)
     assert of_folder(late) == of_folder(early) == of_folder({"a": of_bytes(b"first"), "b": of_bytes(b"second")})
 
 
@@ -252,7 +251,7 @@ def test_the_first_error_ends_the_other_downloads_and_names_its_file(keeping: St
     keeping.answers = {"/a": hang, "/b": refuse, "/c": hang, "/d": hang}
     try:
         with downloading(DownloadLimits(files_at_once=3)) as downloader:
-            with pytest.raises(Refused, match=r"'b'.*404"):
+            with pytest.raises(HttpStatusError, match=r"'b'.*404"):
                 bring([remote(keeping.url(f"/{name}"), name) for name in "abcd"], tmp_path, downloader)
             assert not ended and not any(thread.name == "download" for thread in threading.enumerate())
     finally:
@@ -261,22 +260,22 @@ def test_the_first_error_ends_the_other_downloads_and_names_its_file(keeping: St
 
 
 def test_a_wait_for_a_slot_ends_with_the_first_error() -> None:
-    deadline = Deadline("uri", 600)
+    deadline = DownloadDeadline("uri", 600)
     slots = Slots(1, deadline)
-    errors: list[Interrupted] = []
+    errors: list[DownloadInterrupted] = []
 
     def take() -> None:
         try:
-            with slots.take():
+            with slots.acquire():
                 pass
-        except Interrupted as error:
+        except DownloadInterrupted as error:
             errors.append(error)
 
     waiting = threading.Thread(target=take)
-    with slots.take():
+    with slots.acquire():
         waiting.start()
         deadline.cancel()
-        slots.wake()
+        slots.notify_all()
         waiting.join(WITHIN)
     assert len(errors) == 1 and not waiting.is_alive()
 
@@ -288,7 +287,7 @@ def test_a_wait_before_a_retry_ends_with_the_first_error(keeping: Store, tmp_pat
         asked_again.wait(WITHIN)
         handler.send_error(404)
 
-    class Notices(Deadline):
+    class Notices(DownloadDeadline):
         def sleep(self, seconds: float) -> None:
             asked_again.set()
             super().sleep(seconds)
@@ -297,7 +296,7 @@ def test_a_wait_before_a_retry_ends_with_the_first_error(keeping: Store, tmp_pat
     keeping.busy("/a", 1, Retry_After="50")
     keeping.answers["/b"] = refuse
     deadline = Notices("uri", 600)
-    with downloading(DownloadLimits(), deadline=deadline) as downloader, pytest.raises(Refused, match="'b'"):
+    with downloading(DownloadLimits(), deadline=deadline) as downloader, pytest.raises(HttpStatusError, match="'b'"):
         bring(files, tmp_path, downloader)
     assert keeping.asked.count("/a") == 1 and deadline._end - time.monotonic() > 560
 
@@ -360,7 +359,7 @@ def test_the_next_start_asks_only_for_what_is_missing(keeping: Store, tmp_path: 
     files = [remote(keeping.versioned(f"/{name}", content, '"1"'), name, 100) for name, content in contents.items()]
     whole = keeping.answers["/b"]
     keeping.busy("/b", 1)
-    with downloading(ONE_AT_ONCE) as downloader, pytest.raises(Refused, match="503"):
+    with downloading(ONE_AT_ONCE) as downloader, pytest.raises(HttpStatusError, match="503"):
         bring(files, tmp_path, downloader)
     keeping.asked.clear()
     keeping.answers["/b"] = whole
@@ -390,7 +389,7 @@ def test_progress_of_a_file_that_begins_anew_is_not_counted_twice() -> None:
 def test_files_have_the_bytes_of_the_limit_together(keeping: Store, tmp_path: Path) -> None:
     files = [remote(keeping.file(f"/{name}", b"x" * 400), name) for name in "abc"]
     with downloading() as downloader, pytest.raises(StorageError, match="limit"):
-        bring_files(files, tmp_path, downloader, "uri", ignore_progress, TreeLimits(size=1000))
+        download_files(files, tmp_path, downloader, "uri", ignore_progress, FolderLimits(size=1000))
     assert sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) <= 1000
 
 
@@ -429,9 +428,9 @@ def test_the_deadline_of_the_artifact_ends_all_downloads(keeping: Store, tmp_pat
         handler.close_connection = True
 
     keeping.answers = {f"/{name}": hang for name in "abc"}
-    deadline = Deadline("uri", 0.15)
+    deadline = DownloadDeadline("uri", 0.15)
     try:
-        with downloading(deadline=deadline) as downloader, pytest.raises(Interrupted, match=r"0\.15 s|in time"):
+        with downloading(deadline=deadline) as downloader, pytest.raises(DownloadInterrupted, match=r"0\.15 s|in time"):
             bring([remote(keeping.url(f"/{name}"), name) for name in "abc"], tmp_path, downloader)
     finally:
         released.set()
@@ -445,6 +444,6 @@ def test_a_download_of_one_file_starts_no_thread(store: Store, tmp_path: Path) -
         names.extend(thread.name for thread in threading.enumerate())
 
     with downloading() as downloader:
-        wanted = Download("uri", lambda: Request(uri, "uri"), tmp_path / "part")
+        wanted = Download("uri", lambda: StoreRequest(uri, "uri"), tmp_path / "part")
         assert downloader.save_all([wanted], FolderProgress(record, 1, 10, "uri")) == [of_bytes(b"x")]
     assert names and "download" not in names

@@ -10,8 +10,8 @@ from serving.storage.base.artifact import Artifact
 from serving.storage.base.digest import of_bytes, of_folder
 from serving.storage.base.errors import StorageError
 from serving.storage.fetch import StorageOptions, fetch
-from serving.storage.sources.local import fetch_local, volume_place
-from serving.storage.sources.local_archive import LocalArchive
+from serving.storage.sources.local import fetch_local, pvc_uri_path
+from serving.storage.sources.single_file import LocalArchiveSource
 from serving.storage.transfer.progress import ignore_progress
 from tests.serving.storage.archives import MODEL, tar
 
@@ -76,14 +76,14 @@ def test_a_folder_that_becomes_a_link_out_of_the_claim_is_not_followed(
 
 
 def test_a_file_that_becomes_a_link_after_it_was_found_is_not_followed(claim: Path, tmp_path: Path) -> None:
-    place = volume_place("pvc://models/magika/model.onnx", "uri", tmp_path / "pvc")
-    archive = LocalArchive(place, "uri")
+    place = pvc_uri_path("pvc://models/magika/model.onnx", "uri", tmp_path / "pvc")
+    archive = LocalArchiveSource(place, "uri")
     place.path.unlink()
     place.path.symlink_to(tmp_path / "secret")
     with pytest.raises(StorageError, match="outside"):
         fetch_local(place, "uri", "")
     with pytest.raises(StorageError, match="outside"):
-        archive.bring(tmp_path, ignore_progress)
+        archive.download(tmp_path, ignore_progress)
 
 
 def test_a_claim_may_be_a_link_itself(claim: Path, tmp_path: Path) -> None:

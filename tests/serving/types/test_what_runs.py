@@ -8,8 +8,7 @@ import pytest
 
 from serving.modelserver.base.assignment import BatchBounds
 from serving.modelserver.base.options import parse_options
-from serving.storage.sources.source import Access
-from serving.storage.sources.sources import source_of
+from serving.storage.sources.source import SourceContext, source_for
 from serving.storage.transfer.credentials import Credentials
 from serving.types import defaults
 from serving.types.model import Batching as ModelBatching
@@ -41,7 +40,7 @@ def test_a_server_that_is_told_nothing_does_what_a_model_means_that_says_nothing
 @pytest.mark.parametrize("uri", [uri for uri in GOOD_STORES if not uri.startswith("pvc:")])
 def test_the_uris_of_stores_that_are_taken_are_those_that_the_server_reads(uri: str) -> None:
     assert faults(storageUri=uri) == {}
-    assert source_of(uri, None, Access(downloader(), Credentials({})))
+    assert source_for(uri, None, SourceContext(downloader(), Credentials({})))
 
 
 def test_containers_of_ones_own_come_later() -> None:

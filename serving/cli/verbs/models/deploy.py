@@ -36,7 +36,7 @@ from serving.cli.settings import prices_in_force
 from serving.cli.texts import pool_summary, rollout_summary
 from serving.reconciler.rollout.state import rollout_of
 from serving.reconciler.rollout.versions import Version, shares_of, versions_of
-from serving.storage.transfer.addresses import is_file_uri
+from serving.storage.transfer.urls import is_file_uri
 from serving.types.annotations import LABEL_MODEL
 from serving.types.references import collisions
 

@@ -12,7 +12,7 @@ from clusters.net.sockets import PortGuard, guard_localhost
 from serving.cli.base.errors import UsageError
 from serving.cli.client.ports import listen_addresses
 from serving.storage.base.errors import StorageError
-from serving.storage.kept import limit_of
+from serving.storage.kept import size_limit
 from serving.types.settings.settings import Settings
 from serving.types.settings.state import GATEWAY_FOLDER
 
@@ -28,7 +28,7 @@ def check_start(state: Path, settings: Settings) -> None:
     """
     _check_folder(state)
     try:
-        limit_of(os.environ)
+        size_limit(os.environ)
     except StorageError as error:
         raise UsageError(str(error)) from error
     for key, host in (("gateway.address", settings.gateway.address), ("control.address", settings.control.address)):

@@ -10,13 +10,13 @@ from typing import Final
 
 import click
 
+from clusters.base.redact import redact_url
 from serving.cli.addresses import reachable_host
 from serving.cli.base.errors import CommandError, UsageError
 from serving.cli.base.home import expand_home
 from serving.cli.context import Session, verb
 from serving.cli.local_files import uri_of
 from serving.cli.names import files, formats
-from serving.storage.transfer.addresses import shown
 from serving.types.faults import storage_uri_fault
 
 _PORT: Final = click.IntRange(1, 65535)
@@ -83,7 +83,7 @@ def command(
     ports = {"PORT": str(port), "MANAGEMENT_PORT": str(management_port or 0), "GRPC_PORT": str(grpc_port or "")}
     uri = "" if models else uri_of(path)
     if uri and (fault := storage_uri_fault(uri)):
-        raise UsageError(f"{shown(uri)}: {fault}")
+        raise UsageError(f"{redact_url(uri)}: {fault}")
     model = "" if models else name or _name_of(path)
     what = [f"--models={expand_home(path)}"] if models else ["--name", model, "--storage-uri", uri]
     options = {

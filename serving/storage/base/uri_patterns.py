@@ -1,6 +1,6 @@
-"""How stores are named: patterns of what stands in a URI, for who reads it and for the doors that a Model passes.
+"""Patterns of the parts of storage URIs, for sources and for the validation of Models. Pure.
 
-They stand in the CustomResourceDefinition too: nothing that RE2 has not.
+The CustomResourceDefinitions contain them too, so they use only the syntax of RE2.
 """
 
 from __future__ import annotations
@@ -9,24 +9,24 @@ import re
 from typing import Final
 
 BUCKET: Final = r"[a-z0-9][-._a-z0-9]{1,220}[a-z0-9]"
-"""What the bucket names of S3 and Google Cloud Storage share; `bucket_fault` applies the rules of each."""
+"""Common form of the bucket names of S3 and Google Cloud Storage; `bucket_fault` applies the rules of each."""
 _PART: Final = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 IMAGE: Final = (
     r"oci://(?P<host>[-.A-Za-z0-9]+(?::[0-9]{1,5})?|\[[0-9a-f:.]+\](?::[0-9]{1,5})?)"
     rf"/(?P<repository>{_PART}(?:/{_PART})*)"
     r"(?::(?P<tag>[A-Za-z0-9_][-._A-Za-z0-9]{0,127}))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
 )
-"""As the OCI distribution specification has registries, repositories, tags and digests."""
+"""Registry, repository, tag and digest by the OCI distribution specification (section "Pulling manifests")."""
 HUB: Final = r"hf://(?P<repo>\w[-.\w]{0,95}/\w[-.\w]{0,95})(?:[:@](?P<revision>\w[-.\w]{0,199}))?"
-"""A repository of the Hugging Face Hub. No part begins with a dot: the parts become segments of an API's path."""
+"""A repository of the Hugging Face Hub. No part begins with a dot, since the parts become segments of a URL's path."""
 
 _ADDRESS: Final = re.compile(r"[0-9]+(?:\.[0-9]+){3}")
 _LONGEST: Final = 63
-"""Characters of a bucket's name; with dots in it, Google takes 222, and 63 between two dots."""
+"""Characters of a bucket name. Google accepts 222 for a name with dots, and 63 between two dots."""
 
 
 def bucket_fault(scheme: str, bucket: str) -> str:
-    """Return why a name cannot be a bucket of `s3` or `gs`; empty when it can. Pure.
+    """Return why a name is not a valid bucket name of `s3` or `gs`; empty for a valid one.
 
     The rules are those of the providers: "General purpose bucket naming rules" of Amazon S3 and "Bucket names" of
     Google Cloud Storage.

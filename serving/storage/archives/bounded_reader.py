@@ -1,4 +1,4 @@
-"""Files as the readers of archives see them: what a header claims makes them neither allocate nor go in circles."""
+"""Bounded files for the archive libraries: a hostile header causes neither large allocations nor endless reads."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import IO, Final
 from clusters.base.sizes import format_size
 from serving.storage.base.errors import StorageError
 
-LARGEST_READ: Final = 4 << 20  # bytes at once: a header, a zip file's directory of 10 000 files (some 250 bytes each)
+LARGEST_READ: Final = 4 << 20  # bytes at once; the directory of a zip file with 10 000 files has some 2.5 MB
 
 
 @contextlib.contextmanager
-def unpacking(uri: str) -> Iterator[None]:
-    """Whatever the libraries make of hostile bytes is a StorageError."""
+def unpacking_errors(uri: str) -> Iterator[None]:
+    """Raise StorageError for all errors of the archive libraries."""
     try:
         yield
     except StorageError:
@@ -24,19 +24,19 @@ def unpacking(uri: str) -> Iterator[None]:
     except OSError as error:
         reason = error.strerror or "its compression is damaged"
         raise StorageError(f"{uri}: cannot be unpacked ({reason})") from error
-    except Exception as error:  # the libraries' own, and of their parsers ValueError, struct.error, RecursionError …
+    except Exception as error:  # also ValueError, struct.error, RecursionError … of their parsers
         raise StorageError(f"{uri}: cannot be unpacked: the archive is damaged ({type(error).__name__})") from error
 
 
-class Guarded(io.RawIOBase):
-    """A file of which at most LARGEST_READ bytes are read at once. Its errors are StorageError."""
+class BoundedReader(io.RawIOBase):
+    """A file that returns at most LARGEST_READ bytes at once. Raises StorageError for larger reads."""
 
     def __init__(self, file: IO[bytes], uri: str) -> None:
         self._file = file
         self._uri = uri
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """At most `size` bytes; all that is left when it is negative."""
+        """Return at most `size` bytes; all remaining ones when it is negative."""
         if size is None or size < 0:
             size = LARGEST_READ + 1
         if size <= LARGEST_READ:
@@ -49,27 +49,24 @@ class Guarded(io.RawIOBase):
         return content
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """Go to a position."""
+        """Move to a position."""
         return self._file.seek(offset, whence)
 
     def tell(self) -> int:
-        """The position."""
+        """Return the position."""
         return self._file.tell()
 
     def seekable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
 
-class Forward(Guarded):
-    """A guarded file that is read from the beginning to the end, and no more than `most` bytes of it.
-
-    `last` is what was read last.
-    """
+class ForwardReader(BoundedReader):
+    """A bounded file that is read from start to end, at most `most` bytes. `last` is the result of the last read."""
 
     def __init__(self, file: IO[bytes], uri: str, most: int) -> None:
         super().__init__(file, uri)
@@ -77,15 +74,15 @@ class Forward(Guarded):
         self._most = most
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """At most `size` bytes."""
+        """Return at most `size` bytes."""
         self.last = super().read(size)
         self._check(self._file.tell())
         return self.last
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """Go on to a later position; an archive that leads back would be read for ever."""
+        """Move to a later position. Raises StorageError for an earlier one, which could make the reader loop."""
         if whence != os.SEEK_SET or offset < self._file.tell():
-            raise StorageError(f"{self._uri}: the archive leads back to what was read before: refused")
+            raise StorageError(f"{self._uri}: the archive refers back to an earlier position: refused")
         self._check(offset)
         return super().seek(offset)
 

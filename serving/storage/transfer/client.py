@@ -1,0 +1,199 @@
+"""An HTTP client for model stores: it resolves each host of a redirect chain, checks the addresses, and then connects.
+
+It blocks, since loading a model runs in a thread anyway. It uses only the standard library: the import of an HTTP
+library takes longer than the download of a small model, and none lets its caller check the address of a connection. It
+ignores the proxies of the environment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Final
+from urllib.parse import urljoin
+
+from clusters.base.sizes import format_size
+from clusters.net.retry_after import parse_retry_after
+from clusters.net.ssrf import allowed_after
+from serving.storage.base.errors import DownloadInterrupted, HttpStatusError, StorageError
+from serving.storage.transfer.connection import Connection, translate
+from serving.storage.transfer.limits import DownloadDeadline, DownloadLimits
+from serving.storage.transfer.pool import StoreConnectionPool
+from serving.storage.transfer.urls import HttpUrl, parse_url
+
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+_CHUNK: Final = 1 << 18  # bytes between two checks of the limits
+_LONGEST_RETRY_AFTER: Final = 60.0  # s
+
+
+@dataclass(frozen=True, slots=True)
+class StoreRequest:
+    """A GET request, or a POST with a `body`. `name` denotes it in messages.
+
+    `secrets` are headers for the origin (scheme, host, port) of `url` only; redirects to other origins do not get them.
+    After a 401 of that origin, `login` returns new secrets, and the request is repeated once.
+    """
+
+    url: str
+    name: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    body: bytes | None = None
+    login: Callable[[StoreResponse], Mapping[str, str]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoreResponse:
+    """A response whose body is not read yet.
+
+    `allowed` are the hosts that URLs in the response may lead to. `direct` is False after a redirect to another origin.
+    """
+
+    response: http.client.HTTPResponse
+    allowed: frozenset[str]
+    name: str
+    direct: bool
+
+    @property
+    def status(self) -> int:
+        """The HTTP status."""
+        return self.response.status
+
+    def header(self, name: str) -> str:
+        """Return the value of a header; "" when it is absent."""
+        return self.response.headers.get(name) or ""
+
+    def raise_for_status(self) -> None:
+        """Raise HttpStatusError for a status other than 200, and StorageError for a compressed body."""
+        if self.status != http.client.OK:
+            after = parse_retry_after(
+                self.header("Retry-After"), datetime.now(UTC), least=0.0, most=_LONGEST_RETRY_AFTER
+            )
+            message = f"{self.name}: cannot be downloaded: the server answered {self.status}"
+            raise HttpStatusError(message, self.status, after or 0.0)
+        self.check_encoding()
+
+    def check_encoding(self) -> None:
+        """Raise StorageError for a compressed body, which no request accepts."""
+        if (self.header("Content-Encoding") or "identity").lower() != "identity":
+            raise StorageError(
+                f"{self.name}: cannot be downloaded: the server sent a compressed body, which was not requested"
+            )
+
+
+class StoreClient:
+    """Sends requests until the deadline, over a pool of connections. Thread-safe.
+
+    `allow_hosts` as in `ssrf.check_addresses` and `ssrf.allowed_after`.
+
+    Example:
+        with client.stream(StoreRequest("https://models.example/m.onnx", "the model")) as response:
+            response.raise_for_status()
+            content = client.read(response, 1 << 20)
+    """
+
+    def __init__(self, allow_hosts: frozenset[str], limits: DownloadLimits, deadline: DownloadDeadline) -> None:
+        self.pool = StoreConnectionPool(limits, deadline)
+        self._limits = limits
+        self._allow_hosts = allow_hosts
+
+    def allows(self, host: str) -> bool:
+        """Return whether the administrator allows this host by its name."""
+        return host in self._allow_hosts
+
+    @contextlib.contextmanager
+    def stream(self, request: StoreRequest, allowed: frozenset[str] | None = None) -> Iterator[StoreResponse]:
+        """Send a request, follow redirects, and yield the last response of any status. Raises StorageError.
+
+        `allowed` replaces the allowed hosts of the client.
+        """
+        with self._follow(request, allowed) as response:
+            if response.status != http.client.UNAUTHORIZED or request.login is None or not response.direct:
+                yield response
+                return
+        with self._follow(replace(request, secrets=request.login(response)), allowed) as response:
+            yield response
+
+    def iter_bytes(self, response: StoreResponse) -> Iterator[bytes]:
+        """Yield the body as it arrives. Raises DownloadInterrupted when it breaks off or at the deadline."""
+        while True:
+            try:
+                chunk = response.response.read1(_CHUNK)
+            except (OSError, http.client.HTTPException) as error:
+                raise translate(f"{response.name}: cannot be downloaded", error) from error
+            if not chunk:
+                return
+            yield chunk
+
+    def read(self, response: StoreResponse, most: int) -> bytes:
+        """Return the body. Raises StorageError for more than `most` bytes, DownloadInterrupted for a partial body."""
+        body = bytearray()
+        for chunk in self.iter_bytes(response):
+            body += chunk
+            if len(body) > most:
+                raise StorageError(f"{response.name}: the response has more than {format_size(most)}, the limit")
+        if response.response.length:  # `read1` does not raise when the server closes the connection early
+            raise DownloadInterrupted(f"{response.name}: it ended early")
+        return bytes(body)
+
+    @contextlib.contextmanager
+    def _follow(self, request: StoreRequest, allowed: frozenset[str] | None) -> Iterator[StoreResponse]:
+        url = request.url
+        origin: tuple[str, str, int] | None = None
+        allowed = self._allow_hosts if allowed is None else allowed
+        for _ in range(self._limits.redirects + 1):
+            parsed = parse_url(url)
+            origin = origin or parsed.origin
+            direct = parsed.origin == origin
+            connection, response = self._send(parsed, request, request.secrets if direct else {}, allowed)
+            try:
+                allowed = allowed_after(connection.peer, allowed)
+                location = response.headers.get("Location")
+                if response.status not in _REDIRECTS or not location or request.body is not None:
+                    yield StoreResponse(response, allowed, request.name, direct)
+                    return
+                url = _redirect_url(request.name, url, location)
+            finally:
+                self.pool.give_back(connection, response)
+        raise StorageError(f"{request.name}: cannot be downloaded: more than {self._limits.redirects} redirects")
+
+    def _send(
+        self, url: HttpUrl, request: StoreRequest, secrets: Mapping[str, str], allowed: frozenset[str]
+    ) -> tuple[Connection, http.client.HTTPResponse]:
+        """Send one request over an idle or new connection and return its response. Raises StorageError."""
+        headers = {"Host": url.host_header, "Accept-Encoding": "identity", "User-Agent": "knodel"}
+        headers |= {**request.headers, **secrets}
+        method = "GET" if request.body is None else "POST"
+        idle = self.pool.take(url, allowed) if request.body is None else None  # a POST must not be repeated
+        connection = idle or self.pool.open(url, request.name, allowed)
+        while True:
+            try:
+                connection.request(method, url.request_target, request.body, headers)
+                return connection, connection.getresponse()
+            except (OSError, http.client.HTTPException) as error:
+                connection.close()
+                if connection is not idle or isinstance(error, TimeoutError):
+                    raise translate(f"{request.name}: cannot be downloaded", error) from error
+                connection = self.pool.open(url, request.name, allowed)  # the server closed the idle one
+            except ValueError as error:  # from http.client, for the value of a header
+                connection.close()
+                raise StorageError(
+                    f"{request.name}: a credential has a line break or control character: remove it"
+                ) from error
+            except BaseException:
+                connection.close()
+                raise
+
+
+def _redirect_url(name: str, url: str, location: str) -> str:
+    """Return the absolute URL of a redirect. Raises StorageError when it is invalid or leaves https."""
+    try:
+        target = urljoin(url, location)
+    except ValueError as error:
+        raise StorageError(f"{name}: cannot be downloaded: it redirects to an invalid URL") from error
+    if url.lower().startswith("https:") and not target.lower().startswith("https:"):
+        raise StorageError(f"{name}: cannot be downloaded: it redirects from https to {target.partition(':')[0][:20]}")
+    return target
