@@ -1,4 +1,4 @@
-"""Archives for tests: made by the standard library, good and hostile."""
+"""Create archives for tests with the standard library, valid and hostile ones."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ MODEL: Mapping[str, bytes] = {"model.onnx": b"a model" * 100, "sub/labels.txt": 
 
 
 def tar_entry(name: str, content: bytes = b"", kind: bytes = tarfile.REGTYPE, link: str = "") -> Entry:
-    """One entry; of a link `link` is the target."""
+    """Return the header of an entry; `link` is the target of a link."""
     entry = tarfile.TarInfo(name)
     entry.type, entry.linkname, entry.size = kind, link, len(content)
     return entry, content
 
 
 def tar_of(entries: Iterable[Entry], compression: str = "") -> bytes:
-    """A tar file; `compression` "gz" or none."""
+    """Return a tar file; `compression` is "gz" or empty."""
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode=f"w:{compression}") as archive:  # type: ignore[call-overload]
         for entry, content in entries:
@@ -29,12 +29,12 @@ def tar_of(entries: Iterable[Entry], compression: str = "") -> bytes:
 
 
 def tar(files: Mapping[str, bytes], compression: str = "") -> bytes:
-    """A tar file of plain files."""
+    """Return a tar file of plain files."""
     return tar_of((tar_entry(name, content) for name, content in files.items()), compression)
 
 
 def zipped(files: Iterable[tuple[str | zipfile.ZipInfo, bytes]], method: int = zipfile.ZIP_DEFLATED) -> bytes:
-    """A zip file."""
+    """Return a zip file."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", method) as archive:
         for name, content in files:
@@ -43,7 +43,7 @@ def zipped(files: Iterable[tuple[str | zipfile.ZipInfo, bytes]], method: int = z
 
 
 def zip_entry(name: str, mode: int) -> zipfile.ZipInfo:
-    """An entry with a Unix mode."""
+    """Return the header of an entry with a Unix mode."""
     entry = zipfile.ZipInfo(name)
     entry.external_attr = mode << 16
     return entry

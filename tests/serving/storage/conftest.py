@@ -1,4 +1,4 @@
-"""A model store on loopback that answers as a test wants."""
+"""A model store on loopback with responses set by the test."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ Answer = Callable[[BaseHTTPRequestHandler], None]
 
 
 def downloader(limits: DownloadLimits = ONCE, sleep: Callable[[float], None] = time.sleep) -> Downloader:
-    """What asks stores on loopback."""
+    """Return a downloader that may connect to loopback."""
     return Downloader(LOOPBACK, DownloadDeadline("uri", limits.total), limits, sleep)
 
 
 class Store:
-    """`answers` by path, with or without the query; `asked` are the paths in order, `headers` of each request.
+    """An HTTP server with `answers` by path, with or without the query.
 
-    With `keeps_connections` it speaks HTTP/1.1, else HTTP/1.0; `connections` is the number that it accepted.
+    `asked` are the paths of all requests in order, and `headers` their headers. With `keeps_connections` it serves
+    HTTP/1.1, else HTTP/1.0. `connections` is the number of accepted connections.
     """
 
     def __init__(self, keeps_connections: bool = False, tls: ssl.SSLContext | None = None) -> None:
@@ -53,7 +54,7 @@ class Store:
             do_POST = do_GET
 
             def log_message(self, format: str, *args: Any) -> None:
-                """Not in the output of the tests."""
+                """Log nothing."""
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._scheme = "http" if tls is None else "https"
@@ -61,11 +62,11 @@ class Store:
             self.server.socket = tls.wrap_socket(self.server.socket, server_side=True)
 
     def url(self, path: str) -> str:
-        """The address of a path."""
+        """Return the URL of a path."""
         return f"{self._scheme}://127.0.0.1:{self.server.server_port}{path}"
 
     def file(self, path: str, content: bytes, announced: int | None = None, **headers: str) -> str:
-        """Answer with a file, of whose length one may lie; its address."""
+        """Serve a file, with a wrong length if `announced` is given; return its URL."""
 
         def answer(handler: BaseHTTPRequestHandler) -> None:
             handler.send_response(200)
@@ -79,7 +80,7 @@ class Store:
         return self.url(path)
 
     def versioned(self, path: str, content: bytes, etag: str, breaks: Sequence[int | None] = ()) -> str:
-        """Answer as a store that can continue; `breaks` are the bytes after which each next answer ends (None: all)."""
+        """Serve a file with support for ranges; each next response ends after the bytes in `breaks` (None: all)."""
         left = list(breaks)
 
         def answer(handler: BaseHTTPRequestHandler) -> None:
@@ -100,7 +101,7 @@ class Store:
         return self.url(path)
 
     def busy(self, path: str, times: int, status: int = 503, **headers: str) -> None:
-        """Before what it has it answers so many times with an error."""
+        """Respond with an error so many times before the file."""
         whole, left = self.answers[path], [None] * times
 
         def answer(handler: BaseHTTPRequestHandler) -> None:
@@ -117,7 +118,7 @@ class Store:
         self.answers[path] = answer
 
     def redirect(self, path: str, target: str, status: int = 302) -> str:
-        """Answer with a redirect; its address."""
+        """Respond with a redirect; return the URL."""
 
         def answer(handler: BaseHTTPRequestHandler) -> None:
             handler.send_response(status)
@@ -134,7 +135,7 @@ def _not_found(handler: BaseHTTPRequestHandler) -> None:
 
 
 def running(keeps_connections: bool = False, tls: ssl.SSLContext | None = None) -> Iterator[Store]:
-    """A store that runs; parameters as `Store` has them."""
+    """Run a store; parameters as in `Store`."""
     made = Store(keeps_connections, tls)
     thread = threading.Thread(target=made.server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
@@ -146,11 +147,11 @@ def running(keeps_connections: bool = False, tls: ssl.SSLContext | None = None) 
 
 @pytest.fixture
 def store() -> Iterator[Store]:
-    """The store."""
+    """A running store."""
     yield from running()
 
 
 @pytest.fixture
 def elsewhere() -> Iterator[Store]:
-    """Another store, to which the first may redirect."""
+    """A second store, for redirects."""
     yield from running()

@@ -1,4 +1,4 @@
-"""A registry on loopback, as the OCI distribution specification has it, and images for it."""
+"""A registry on loopback by the OCI distribution specification, and images for it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ LOGIN = base64.b64encode(b"user:password").decode()
 
 
 class Registry:
-    """What a `Store` answers as a registry; a `private` one asks for a token, which only LOGIN gets.
+    """Serve a registry with a `Store`; a `private` one requires a token, for which LOGIN is needed.
 
-    After `lasts` uses a token has ended.
+    A token expires after `lasts` uses.
     """
 
     def __init__(
@@ -37,16 +37,16 @@ class Registry:
         return f"t0ken-{self._uses // self._lasts}"
 
     def uri(self, reference: str = ":latest") -> str:
-        """The address of an image."""
+        """Return the URI of an image."""
         return f"oci://127.0.0.1:{self._store.server.server_port}/{self._repository}{reference}"
 
     def push(self, layers: Sequence[bytes], tag: str = "latest") -> str:
-        """Publish an image; the digest of its manifest."""
+        """Publish an image and return the digest of its manifest."""
         descriptors = [self.blob(layer) for layer in layers]
         return self.push_manifest({"schemaVersion": 2, "layers": descriptors}, tag)
 
     def push_manifest(self, manifest: dict[str, Any], tag: str = "latest") -> str:
-        """Publish a manifest; its digest."""
+        """Publish a manifest and return its digest."""
         content = json.dumps(manifest).encode()
         digest = of_bytes(content)
         for reference in (tag, digest):
@@ -54,7 +54,7 @@ class Registry:
         return digest
 
     def push_index(self, platforms: dict[str, str], tag: str = "latest") -> str:
-        """Publish an index of manifests, by architecture; its digest."""
+        """Publish an index of manifests by architecture and return its digest."""
         manifests = [
             {"digest": digest, "size": 1, "platform": {"os": "linux", "architecture": architecture}}
             for architecture, digest in platforms.items()
@@ -62,7 +62,7 @@ class Registry:
         return self.push_manifest({"schemaVersion": 2, "manifests": manifests}, tag)
 
     def blob(self, content: bytes, breaks: Sequence[int | None] = ()) -> dict[str, Any]:
-        """A blob, which the registry redirects to; `breaks` as in `Store.versioned`."""
+        """Publish a blob behind a redirect; `breaks` as in `Store.versioned`."""
         digest = of_bytes(content)
         path = f"/v2/{self._repository}/blobs/{digest}"
         self._store.redirect(path, self._blobs.versioned(f"/{digest}?signature=x", content, '"1"', breaks))

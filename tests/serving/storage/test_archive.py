@@ -1,4 +1,4 @@
-"""Archives: what is good is unpacked, anything else refuses the whole."""
+"""Archives: valid ones are unpacked, and any invalid entry refuses the whole archive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cache: shared by processes, bounded, and never believed."""
+"""The cache: shared by processes, bounded, and verified before each use."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def digest(letter: str) -> str:
 
 
 def put(cache: Cache, letter: str, used: int) -> Path:
-    """An entry of SIZE bytes, used last at `used` (ns)."""
+    """Add an entry of SIZE bytes, last used at `used` (ns)."""
     with cache.work_folder("") as work:
         made = work / "made"
         made.mkdir()

@@ -1,4 +1,4 @@
-"""Files that are not what was promised: however little is wrong with them, they are refused and not kept."""
+"""Damaged files are refused and not kept, however small the damage is."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_one_that_was_cut_in_the_cache_is_brought_anew(store: Store, tmp_path: P
 
 @contextmanager
 def replaced(path: Path, aside: Path) -> Iterator[None]:
-    """For as long as the block runs, `path` has one content and the other in turn, written `aside` and renamed."""
+    """Alternate the content of `path` during the block; each version is written to `aside` and renamed."""
     over = threading.Event()
 
     def work() -> None:
@@ -83,7 +83,7 @@ def replaced(path: Path, aside: Path) -> Iterator[None]:
 
 
 def outcomes(read: Callable[[], bytes]) -> dict[bytes, int]:
-    """What `read` gave, b"" where it refused, and how often."""
+    """Return the number of results of `read` by content; b"" counts refusals."""
     seen: dict[bytes, int] = {}
     for _ in range(LOADS):
         try:

@@ -1,4 +1,4 @@
-"""Artifacts on this machine."""
+"""Artifacts in local files and folders."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def sha256sum(folder: Path) -> str:
-    """The digest of a folder as anybody computes it in a shell."""
+    """Return the digest of a folder as computed by a shell."""
     script = r"find . -type f -printf '%P\0' | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum | cut -d' ' -f1"
     done = subprocess.run(["sh", "-c", script], cwd=folder, capture_output=True, text=True, check=True)
     return f"sha256:{done.stdout.strip()}"
@@ -68,7 +68,7 @@ def test_the_digest_of_a_folder_does_not_depend_on_the_order(files: dict[str, by
 
 
 def write_saved_model(folder: Path, files: Mapping[str, bytes], mode: int = 0o644) -> Path:
-    """Write a folder as TensorFlow does: its `assets` is empty."""
+    """Write a SavedModel with an empty `assets` folder, as TensorFlow does."""
     (folder / "assets").mkdir(parents=True)
     for name, content in files.items():
         (folder / name).parent.mkdir(exist_ok=True)

@@ -145,26 +145,26 @@ def test_more_bytes_than_allowed_are_refused(store: Store, tmp_path: Path, annou
 
 
 def drips_head(handler: BaseHTTPRequestHandler) -> None:
-    """A header that does not end."""
+    """Send an endless header."""
     handler.send_response(200)
     handler.flush_headers()
     drip(handler, b"x")
 
 
 def drips_body(handler: BaseHTTPRequestHandler) -> None:
-    """A body that does not end."""
+    """Send an endless body."""
     handler.send_response(200)
     handler.end_headers()
     drip(handler, b"x")
 
 
 def never_answers(handler: BaseHTTPRequestHandler) -> None:
-    """Interim answers without end."""
+    """Send endless interim responses."""
     drip(handler, b"HTTP/1.1 100 Continue\r\n\r\n", pause=0)
 
 
 def drip(handler: BaseHTTPRequestHandler, piece: bytes, pause: float = 0.01) -> None:
-    """A piece now and then, until nobody listens any more."""
+    """Send a piece at intervals until the client disconnects."""
     handler.close_connection = True
     with contextlib.suppress(OSError):
         while True:

@@ -36,7 +36,7 @@ def key() -> rsa.RSAPrivateKey:
 
 
 class Google:
-    """What a `Store` answers as Google: a bucket `models`, which is private, and the address of tokens."""
+    """Serve a private bucket `models` and the token endpoint of Google with a `Store`."""
 
     def __init__(self, store: Store, files: Mapping[str, bytes], key: rsa.RSAPrivateKey) -> None:
         self._files = files
@@ -52,7 +52,7 @@ class Google:
             store.answers[f"/models/{quote(name)}"] = self._guarded(store.answers[f"/models/{quote(name)}"])
 
     def service_account(self, **changes: str) -> str:
-        """The key file of a service account."""
+        """Return the key file of a service account."""
         private = self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
         account = {"type": "service_account", "client_email": "reader@acme", "private_key": private,
                    "private_key_id": "1", "token_uri": self.store.url("/token")}  # fmt: skip

@@ -1,4 +1,4 @@
-"""The Hugging Face Hub, as its API answers."""
+"""The Hugging Face Hub, with the responses of its API."""
 
 from __future__ import annotations
 

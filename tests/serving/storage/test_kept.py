@@ -1,4 +1,4 @@
-"""Kept copies: what they share with their source, when they are used, when they go."""
+"""Kept copies: shared blocks, use, verification and deletion."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ ROOM = 1 << 20
 
 
 def load(source: Path, digest: str, folder: Path, limit: int = ROOM) -> dict[str, bytes]:
-    """What a replica loads: file → bytes."""
+    """Return the files that a replica loads, by name."""
     options = StorageOptions({}, kept=folder, kept_limit=limit)
     artifact = fetch(source.as_uri(), digest, folder.parent / "cache", frozenset(), options=options)
     return {name: artifact.read(name) for name in artifact.names()}
 
 
 def digest_of(source: Path, folder: Path, limit: int = ROOM) -> str:
-    """Keep the source."""
+    """Keep the source and return its digest."""
     return kept.keep(LocalPath(source), source.as_uri(), "", folder, limit)
 
 
@@ -53,13 +53,13 @@ def write_archive(place: Path) -> None:
 
 
 def make(place: Path) -> None:
-    """Write a file, folder or archive, by its name."""
+    """Write a file, folder or archive, depending on the name."""
     writers = {"folder": write_folder, "model.tar.gz": write_archive}
     writers.get(place.name, lambda path: path.write_bytes(b"graph"))(place)
 
 
 def overwrite(place: Path) -> None:
-    """In place, as through a hard link."""
+    """Overwrite a file in place, as through a hard link."""
     for file in [place] if place.is_file() else [file for file in place.rglob("*") if file.is_file()]:
         with file.open("r+b") as opened:
             opened.write(b"XX")
@@ -227,7 +227,7 @@ def test_a_copy_that_is_deployed_again_was_used_lately(tmp_path: Path) -> None:
 
 
 def copies(folder: Path) -> list[Path]:
-    """The files of all copies, unfinished ones included."""
+    """Return the files of all copies, including incomplete ones."""
     return [path for path in folder.rglob("*") if path.is_file()]
 
 

@@ -1,4 +1,4 @@
-"""Models in images of a registry."""
+"""Models in OCI images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Downloads that break off go on where they were, and never mix two versions of a file."""
+"""Interrupted downloads are resumed, and never mix two versions of a file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DIGEST = "sha256:" + hashlib.sha256(CONTENT).hexdigest()
 
 
 class Pauses:
-    """Instead of sleeping: how long it would have been."""
+    """Record pauses instead of sleeping."""
 
     def __init__(self) -> None:
         self.slept: list[float] = []
@@ -92,11 +92,21 @@ def test_a_store_that_is_busy_is_asked_again(store: Store, tmp_path: Path, statu
     assert pauses.slept == [1, 2]
 
 
-@pytest.mark.parametrize(("wish", "pause"), [("7", 7), ("100000", 60), ("Sun, 06 Nov 1994 08:49:37 GMT", 1), ("-1", 1)])
-def test_a_store_is_left_alone_for_as_long_as_it_says(store: Store, tmp_path: Path, wish: str, pause: float) -> None:
+@pytest.mark.parametrize(
+    ("header", "pause"),
+    [
+        ("7", 7),
+        ("100000", 60),
+        ("Sun, 06 Nov 1994 08:49:37 GMT", 1),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", 60),
+        ("-1", 1),
+        ("soon", 1),
+    ],
+)
+def test_the_next_attempt_waits_as_long_as_retry_after(store: Store, tmp_path: Path, header: str, pause: float) -> None:
     pauses = Pauses()
     uri = store.file("/m.onnx", CONTENT)
-    store.busy("/m.onnx", 1, Retry_After=wish)
+    store.busy("/m.onnx", 1, Retry_After=header)
     get(uri, tmp_path, pauses=pauses)
     assert pauses.slept == [pause]
 

@@ -1,4 +1,4 @@
-"""S3, by moto's server: objects, archives, prefixes."""
+"""S3 objects, archives and prefixes, served by moto."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ ODD: Mapping[str, bytes] = {"a b+c%20.txt": b"1", "ä&<>.bin": b"2", "sub/x": b"
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    """A server of moto's."""
+    """The URL of a moto server."""
     with s3_server() as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def bucket(endpoint: str) -> Any:
-    """The bucket `models`, with all that the tests fetch; the client that made it."""
+    """Create the bucket `models` with the objects of the tests; return the client."""
     files = {
         "m.onnx": b"a model",
         "m.tar.gz": tar(MODEL, "gz"),

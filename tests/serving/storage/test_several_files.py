@@ -1,4 +1,4 @@
-"""Downloads of several files at once, over connections that are kept."""
+"""Downloads of several files at once, over pooled connections."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ WITHIN = 20.0  # s that a thread of a test waits for another
 
 @pytest.fixture
 def keeping() -> Iterator[Store]:
-    """A store that keeps connections open."""
+    """A store with HTTP/1.1 keep-alive."""
     yield from running(keeps_connections=True)
 
 
@@ -70,7 +70,7 @@ def publish(store: Store, files: dict[str, bytes] | None = None) -> list[RemoteF
 def bring(
     files: Sequence[RemoteFile], work: Path, downloader: Downloader, progress: Progress = ignore_progress
 ) -> dict[str, bytes]:
-    """Bring the files and return their contents, whose digests were returned."""
+    """Download the files, check the returned digests, and return the contents."""
     digests = download_files(files, work, downloader, "uri", progress)
     found = {name: (work / "folder" / name).read_bytes() for name in digests}
     assert digests == {name: of_bytes(content) for name, content in found.items()}
@@ -204,7 +204,7 @@ def test_no_more_files_are_downloaded_at_once_than_allowed_and_all_that_are(keep
 
 
 def after(answer: Answer, wait: Callable[[], object]) -> Answer:
-    """Answer after a wait."""
+    """Delay a response."""
 
     def waiting(handler: BaseHTTPRequestHandler) -> None:
         wait()

@@ -1,4 +1,4 @@
-"""Archives on their way from a URI to an artifact."""
+"""Fetching archives: download, verification and unpacking."""
 
 from __future__ import annotations
 

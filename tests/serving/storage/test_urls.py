@@ -1,4 +1,4 @@
-"""URLs of model stores: split as they are sent, shown without secrets."""
+"""Parsing of the URLs of model stores."""
 
 from __future__ import annotations
 

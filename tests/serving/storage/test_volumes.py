@@ -1,4 +1,4 @@
-"""Claims: `pvc://CLAIM/PATH` is a path below where the claim is mounted, and nothing else."""
+"""`pvc://CLAIM/PATH` reads only below the mount point of the claim."""
 
 from __future__ import annotations
 
