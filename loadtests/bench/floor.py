@@ -63,7 +63,7 @@ def _answers(port: int, name: str, body: bytes) -> bool:
 
 def _bare_start(file: Path) -> float:
     from serving.engines.base.engine import EngineOptions
-    from serving.engines.base.registry import find_format, loader_of
+    from serving.engines.base.registry import find_format, find_loader
     from serving.engines.base.warmup import warm_up
     from serving.storage.fetch import fetch
 
@@ -72,7 +72,7 @@ def _bare_start(file: Path) -> float:
     pid = os.fork()
     if pid == 0:
         artifact = fetch(file.as_uri(), "", Path(), frozenset())
-        warm_up(loader_of(find_format("", artifact.names()))(artifact, EngineOptions(threads=1)))
+        warm_up(find_loader(find_format("", artifact.names()))(artifact, EngineOptions(threads=1)))
         os.write(writer, b"x")
         os._exit(0)
     os.read(reader, 1)

@@ -90,10 +90,10 @@ def serve(argv: Sequence[str], environ: Mapping[str, str], on_ready: Callable[[]
 
 def _import_for_pool(pool: Pool) -> None:
     """Import all modules that a claim needs. Raises UnknownFormat, MissingEngine."""
-    from serving.engines.base.registry import find_format, loader_of
+    from serving.engines.base.registry import find_format, find_loader
     from serving.modelserver.pool.preloading import modules_for
 
-    loader_of(find_format(pool.format, ()))
+    find_loader(find_format(pool.format, ()))
     for name in modules_for(("--pool", "--format", pool.format)):
         importlib.import_module(name)
 

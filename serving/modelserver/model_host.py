@@ -112,7 +112,7 @@ class ModelHost:
         loading = self.workers.submit(load).result if run is None else run(load)
         _ = self.app  # built while the thread is at work
         model = await loading
-        if model.engine.waits:  # one thread for each inference, which mostly waits for the engine
+        if model.engine.is_async:  # one thread for each inference, which mostly waits for the engine
             stack = stack_for(nesting_limit())
             self.workers.resize(waiting_threads(self.assignment.bounds.slots, stack), stack)
         if confirm is not None:

@@ -15,7 +15,7 @@ import xgboost
 
 from loadtests.bench.processes import tasks_of
 from serving.engines.base.engine import EngineOptions
-from serving.engines.base.registry import find_format, loader_of
+from serving.engines.base.registry import find_format, find_loader
 from serving.engines.paddle.engine import load as load_paddle
 from serving.storage.base.artifact import Artifact
 from tests.support import models
@@ -48,7 +48,7 @@ else:
 
 def main(path: Path, threads: int) -> None:
     """Print by how many threads the process grows with the model."""
-    load = loader_of(find_format("", [path.name]))
+    load = find_loader(find_format("", [path.name]))
     before = tasks_of(os.getpid())
     engine = load(Artifact(path, path.read_bytes()), EngineOptions(threads))
     engine.infer(rows(engine), [engine.signature.outputs[0].name])

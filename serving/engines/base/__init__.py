@@ -1,1 +1,1 @@
-"""What all engines share: the `Engine` protocol, the registry of formats, datatypes, errors, warm-up."""
+"""Code that all engines share: the `Engine` protocol, the registry of formats, datatypes, errors and warm-up."""

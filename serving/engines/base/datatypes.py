@@ -1,4 +1,4 @@
-"""The tensor datatypes of the Open Inference Protocol and what they are in NumPy. Pure."""
+"""The tensor datatypes of the Open Inference Protocol and their NumPy equivalents. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Tensor = NDArray[Any]
 
 
 class Datatype(msgspec.Struct, frozen=True):
-    """`size` in bytes of an element as it travels; 0 for BYTES, whose elements vary."""
+    """A datatype: `size` is the bytes of an element on the wire, and 0 for BYTES, whose elements vary."""
 
     name: str
     dtype: np.dtype[Any]
@@ -21,20 +21,15 @@ class Datatype(msgspec.Struct, frozen=True):
 
     @property
     def is_float(self) -> bool:
-        """BF16, FP16, FP32 or FP64."""
+        """Whether the datatype is BF16, FP16, FP32 or FP64."""
         return self.dtype.kind == "f"
-
-
-def _datatype(name: str, code: str) -> Datatype:
-    dtype = np.dtype(code)
-    return Datatype(name, dtype, {BYTES: 0, BF16: 2}.get(name, dtype.itemsize))
 
 
 BYTES: Final = "BYTES"
 BF16: Final = "BF16"
-"""The upper half of an FP32. NumPy has no such type: engines see, and give, FP32."""
+"""The upper half of an FP32. NumPy has no such type, so engines take and return FP32."""
 DATATYPES: Final[dict[str, Datatype]] = {
-    name: _datatype(name, code)
+    name: Datatype(name, np.dtype(code), {BYTES: 0, BF16: 2}.get(name, np.dtype(code).itemsize))
     for name, code in (
         ("BOOL", "?"),
         ("UINT8", "<u1"), ("UINT16", "<u2"), ("UINT32", "<u4"), ("UINT64", "<u8"),
@@ -43,11 +38,11 @@ DATATYPES: Final[dict[str, Datatype]] = {
         (BYTES, "O"),
     )
 }  # fmt: skip
-"""By name; little-endian, as the binary tensor extension has them."""
+"""By name; little-endian, as in the binary tensor extension."""
 
 _NAMES: Final = {datatype.dtype: name for name, datatype in DATATYPES.items() if name != BF16}
 
 
 def datatype_of(tensor: Tensor) -> Datatype:
-    """The datatype of an array, never BF16. Raises KeyError for one that the protocol does not have."""
+    """Return the datatype of an array, never BF16. Raises KeyError for a dtype that the protocol does not have."""
     return DATATYPES[BYTES if tensor.dtype.kind in "OSU" else _NAMES[tensor.dtype]]

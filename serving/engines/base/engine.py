@@ -1,4 +1,4 @@
-"""What the model server asks of an engine, whatever the model's format."""
+"""The interface between the model server and an engine, the same for every model format."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ANY: int = -1
 
 
 class TensorSpec(msgspec.Struct, frozen=True):
-    """One input or output: `shape` has `ANY` where it varies, and is None when not even the rank is known."""
+    """One input or output: `shape` has `ANY` where it varies, and is None when even the rank is unknown."""
 
     name: str
     datatype: str
@@ -22,7 +22,7 @@ class TensorSpec(msgspec.Struct, frozen=True):
 
 
 class Signature(msgspec.Struct, frozen=True):
-    """A model's tensors; `platform` as the Open Inference Protocol names it (`onnx_onnxv1`).
+    """A model's tensors; `platform` is its name in the Open Inference Protocol (`onnx_onnxv1`).
 
     `optional` are the outputs that are computed only for a request that names them.
     """
@@ -33,15 +33,17 @@ class Signature(msgspec.Struct, frozen=True):
     optional: frozenset[str] = frozenset()
 
     @property
-    def usual(self) -> tuple[str, ...]:
+    def default_outputs(self) -> tuple[str, ...]:
         """The outputs of a request that names none."""
         return tuple(spec.name for spec in self.outputs if spec.name not in self.optional)
 
 
 class EngineOptions(msgspec.Struct, frozen=True):
-    """What the container grants: `threads` that one inference may use, whether code of the artifact may run.
+    """Options of an engine.
 
-    `signature`: which one of a model that has several; "" is its usual one.
+    threads       CPU threads of one inference
+    allow_code    whether code in the artifact may run
+    signature     the signature to serve, for a model with several; "" is its default one
     """
 
     threads: int = 1
@@ -50,7 +52,7 @@ class EngineOptions(msgspec.Struct, frozen=True):
 
 
 class Cancellation:
-    """Asks a running inference to end; set by the event loop, seen by the thread that runs it."""
+    """A request to stop a running inference; the event loop sets it, the inference's thread reads it."""
 
     __slots__ = ("_stop", "cancelled")
 
@@ -59,25 +61,20 @@ class Cancellation:
         self._stop: Callable[[], None] | None = None
 
     def on_cancel(self, stop: Callable[[], None]) -> None:
-        """How the engine is stopped; called at once when it is too late already."""
+        """Call `stop` on cancellation, in place of an earlier callback; at once if it is cancelled already."""
         self._stop = stop
         if self.cancelled:
             stop()
 
     def cancel(self) -> None:
-        """Ask; says nothing of when, or whether, the engine obeys."""
+        """Request cancellation. The engine may stop later or not at all."""
         self.cancelled = True
         if self._stop is not None:
             self._stop()
 
 
 class Engine(Protocol):
-    """A loaded model.
-
-    `bounded`: the model has no loops of its own, so that its time depends on the size of its input only. `waits`: its
-    inferences run side by side on an event loop of its own, so that a thread that asks for one mostly waits.
-    `infer` blocks and may be called by several threads at once.
-    """
+    """A loaded model. `infer` blocks, and several threads may call it at once."""
 
     @property
     def signature(self) -> Signature:
@@ -86,20 +83,50 @@ class Engine(Protocol):
 
     @property
     def bounded(self) -> bool:
-        """Whether a short inference stays short for inputs of that size."""
+        """Whether the time of an inference depends only on the size of its input: the model has no loops of its own.
+
+        A short inference then stays short for inputs of that size.
+        """
         ...
 
     @property
-    def waits(self) -> bool:
-        """Whether more inferences at once than there are cores get more done."""
+    def is_async(self) -> bool:
+        """Whether inferences run concurrently on an event loop of the engine, so that calling threads mostly wait.
+
+        More inferences at once than there are cores then increase the throughput.
+        """
         ...
 
     def infer(
         self, inputs: Mapping[str, Tensor], outputs: Sequence[str], cancellation: Cancellation | None = None
     ) -> Sequence[Tensor]:
-        """The named outputs, in order. Raises InputRefused, InferenceFailed, Cancelled."""
+        """Return the named outputs, in order. Raises InputRefused, InferenceFailed, Cancelled."""
         ...
 
     def close(self) -> None:
-        """Let go of the model; no call follows."""
+        """Release the model; no call follows."""
         ...
+
+
+class LoadedModel:
+    """The properties of an `Engine`, for engines to inherit. See there for `bounded` and `is_async`."""
+
+    def __init__(self, signature: Signature, bounded: bool = False, is_async: bool = False) -> None:
+        self._signature = signature
+        self._bounded = bounded
+        self._is_async = is_async
+
+    @property
+    def signature(self) -> Signature:
+        """The model's tensors."""
+        return self._signature
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the model is known to only compute, in the calling thread."""
+        return self._bounded
+
+    @property
+    def is_async(self) -> bool:
+        """Whether the model is known to run on an event loop of its own, not in the calling thread."""
+        return self._is_async

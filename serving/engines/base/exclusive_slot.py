@@ -1,9 +1,11 @@
-"""One inference at a time, for models that take no more. Waiting for one's turn is not hanging:
+"""One inference at a time, for models that do not support concurrent calls.
 
-- who waits behind an inference leaves as soon as nobody waits for him any more; but an inference that goes on for long
-  after its own caller has left hangs, and then whoever waits behind it hangs with it (the server counts such callers:
-  many of them, and the model needs a restart)
-- who holds the turn and does not take the parts of the answer loses it to one who waits
+Callers that wait for the slot are not hanging:
+
+- A waiting caller that is cancelled leaves at once. But an inference that runs for longer than `HANG_AFTER` after its
+  own cancellation hangs, and then the callers that wait behind it hang too. The server counts them, and restarts a
+  model with many.
+- A holder whose reader does not take the parts of a streamed response loses the slot to a waiting caller.
 """
 
 from __future__ import annotations
@@ -18,104 +20,100 @@ from typing import Final
 from serving.engines.base.engine import Cancellation
 from serving.engines.base.errors import Cancelled, InferenceFailed
 
-PATIENCE: Final = 10.0  # s that an inference may go on when nobody waits for it any more; then it hangs
-TAKEN_WITHIN: Final = 10.0  # s in which a part of an answer is to be taken when others wait for the model
+HANG_AFTER: Final = 10.0  # s that an inference may run after its cancellation before it counts as hanging
+STALL_TIMEOUT: Final = 10.0  # s for a reader to take a part of a response while other callers wait for the model
 
 
-class Held:
-    """A turn, as `Turn.taken` gives it; `end` lets go of what was begun in it."""
+class SlotHolder:
+    """An inference that holds the slot; `cleanup` ends it."""
 
-    __slots__ = ("aside_since", "end", "left_at")
+    __slots__ = ("cancelled_at", "cleanup", "sending_since")
 
-    def __init__(self, end: Callable[[], None]) -> None:
-        self.end = end
-        self.left_at: float | None = None  # when nobody waited any more
-        self.aside_since: float | None = None  # since when a part of the answer waits to be taken
-
-
-def _nothing() -> None:
-    """Of a turn in which nothing is begun that outlives it."""
+    def __init__(self, cleanup: Callable[[], None]) -> None:
+        self.cleanup = cleanup
+        self.cancelled_at: float | None = None
+        self.sending_since: float | None = None  # while a part of the response waits for its reader
 
 
-class Turn:
-    """Held by one inference after the other; `monotonic` is a clock in seconds."""
+class ExclusiveSlot:
+    """A lock that one inference holds at a time; `monotonic` is a clock in seconds."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._changed = threading.Condition()
-        self._held: Held | None = None
+        self._holder: SlotHolder | None = None
 
     @contextmanager
-    def taken(self, cancellation: Cancellation | None, end: Callable[[], None] = _nothing) -> Iterator[Held]:
-        """The turn, when it is free; blocks. Raises Cancelled.
+    def acquire(
+        self, cancellation: Cancellation | None, cleanup: Callable[[], None] = lambda: None
+    ) -> Iterator[SlotHolder]:
+        """Hold the slot inside the block; waits until it is free. Raises Cancelled.
 
-        `end` is called when the turn is given back or lost, by whoever has it then, and raises nothing.
+        `cleanup` is called when the slot is released, or by the caller that takes it over. It must not raise.
         """
-        mine = Held(end)
-        lost = self._take(mine, cancellation)
+        holder = SlotHolder(cleanup)
+        stalled = self._acquire(holder, cancellation)
         try:
-            if lost is not None:
-                lost.end()
-            yield mine
+            if stalled is not None:
+                stalled.cleanup()
+            yield holder
         finally:
-            self._give_back(mine)
+            if self._resume(holder):
+                holder.cleanup()
+                with self._changed:
+                    self._holder = None
+                    self._changed.notify()
 
     @contextmanager
-    def aside(self, mine: Held) -> Iterator[None]:
-        """Around the moment in which a part of the answer is taken. Raises InferenceFailed when the turn was lost."""
-        with self._changed:
-            mine.aside_since = self._monotonic()
-            self._changed.notify_all()  # who waits must know when its patience ends
-        yield
-        if not self._keep(mine):
-            raise InferenceFailed(f"no part of the answer was taken for {TAKEN_WITHIN:g} s, and others waited")
+    def sending(self, holder: SlotHolder) -> Iterator[None]:
+        """Allow waiting callers to take over the slot if the block takes longer than `STALL_TIMEOUT`.
 
-    def _take(self, mine: Held, cancellation: Cancellation | None) -> Held | None:
-        """Whose turn it was until now, if that one has lost it."""
+        Raises InferenceFailed after the block when they did.
+        """
+        with self._changed:
+            holder.sending_since = self._monotonic()
+            self._changed.notify_all()  # waiting callers compute their timeout anew
+        yield
+        if not self._resume(holder):
+            raise InferenceFailed(
+                f"no part of the response was read for {STALL_TIMEOUT:g} s while other requests waited"
+            )
+
+    def _acquire(self, holder: SlotHolder, cancellation: Cancellation | None) -> SlotHolder | None:
+        """Wait for the slot and return the stalled holder from which it was taken, if any."""
         with self._changed:
             if cancellation is not None:
-                cancellation.on_cancel(self._look_again)
-            while (other := self._held) is not None:
-                rest = self._rest_of(other)
-                if rest is not None and rest <= 0:
-                    break
-                if not self._hangs(other):
+                cancellation.on_cancel(self._notify_waiters)
+            while (other := self._holder) is not None:
+                remaining = None
+                if other.sending_since is not None:
+                    remaining = other.sending_since + STALL_TIMEOUT - self._monotonic()
+                    if remaining <= 0:
+                        break
+                hangs = other.cancelled_at is not None and self._monotonic() - other.cancelled_at > HANG_AFTER
+                if not hangs:
                     self._check(cancellation)
-                self._changed.wait(rest)
+                self._changed.wait(remaining)
             self._check(cancellation)
-            self._held = mine
+            self._holder = holder
         if cancellation is not None:
-            cancellation.on_cancel(partial(self._left, mine))
+            cancellation.on_cancel(partial(self._record_cancellation, holder))
         return other
 
-    def _give_back(self, mine: Held) -> None:
-        if self._keep(mine):
-            mine.end()
-            with self._changed:
-                self._held = None
-                self._changed.notify()
-
-    def _keep(self, mine: Held) -> bool:
-        """Nobody takes it away any more; whether it still is mine."""
+    def _resume(self, holder: SlotHolder) -> bool:
+        """End the time in which the slot may be taken over; return whether `holder` still has it."""
         with self._changed:
-            mine.aside_since = None
-            return self._held is mine
-
-    def _rest_of(self, other: Held) -> float | None:
-        """Seconds until `other` loses its turn; None when it infers."""
-        return None if other.aside_since is None else other.aside_since + TAKEN_WITHIN - self._monotonic()
-
-    def _hangs(self, other: Held) -> bool:
-        return other.left_at is not None and self._monotonic() - other.left_at > PATIENCE
+            holder.sending_since = None
+            return self._holder is holder
 
     def _check(self, cancellation: Cancellation | None) -> None:
         if cancellation is not None and cancellation.cancelled:
-            self._changed.notify()  # that the turn is free may have been said to this one alone
+            self._changed.notify()  # this thread may have been the only one to be notified of the free slot
             raise Cancelled("the inference was cancelled")
 
-    def _left(self, mine: Held) -> None:
-        mine.left_at = self._monotonic()
+    def _record_cancellation(self, holder: SlotHolder) -> None:
+        holder.cancelled_at = self._monotonic()
 
-    def _look_again(self) -> None:
+    def _notify_waiters(self) -> None:
         with self._changed:
             self._changed.notify_all()

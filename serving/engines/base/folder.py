@@ -1,4 +1,4 @@
-"""An artifact's files in a folder, for libraries that load from paths and from nothing else."""
+"""The files of an artifact in a folder, for libraries that load only from paths."""
 
 from __future__ import annotations
 
@@ -20,36 +20,42 @@ if TYPE_CHECKING:
     from serving.storage.base.artifact import Artifact
 
 PREFIX: Final = "knodel-model-"
-_ATTEMPTS: Final = 10  # to make a folder that no other server takes for a leftover before it is held
+_ATTEMPTS: Final = 10  # to create a folder that no other server removes as a leftover before it is locked
 
 
-class Folder:
+class ModelFolder:
     """The files of an artifact below `path`, until `close`.
 
-    What was promised by a digest is copied into a folder of this process's own ($TMPDIR): the very bytes that were
-    verified are loaded, whatever happens to the files meanwhile. So is an artifact of one file, under the name `only`,
-    and with `copy` every artifact, since whoever reads a file twice may read two files. Else a folder of which nothing
-    was promised is used where it is. What servers left there that were killed goes when the next copy is made.
+    The files are copied to a temporary folder of this process ($TMPDIR) in these cases:
+
+    - The artifact has a digest. The verified bytes are loaded then, even if the files change meanwhile.
+    - The artifact is a single file. The copy is named `only`.
+    - With `copy`, because a file that is read twice may have changed in between.
+
+    Any other folder is used in place. Copies of killed servers are deleted when the next copy is made.
     """
 
     def __init__(self, artifact: Artifact, only: str = "", *, copy: bool = False) -> None:
-        names = artifact.names()  # refuses what leads outside of the folder
+        names = artifact.names()  # rejects names that lead outside of the folder
         self._copy: LockedFolder | None = None
         if artifact.content is None and not artifact.digests and not copy:
             self.path = artifact.path
             return
-        with _writing():
+        with _copying():
             _remove_leftovers(Path(tempfile.gettempdir()))
-            self._copy = _new_folder()
+            self._copy = _temporary_folder()
         self.path = self._copy.path
         try:
             for name in names:
-                _write(self.path / (only if artifact.content is not None else name), artifact.read(name))
+                content, target = artifact.read(name), self.path / (only if artifact.content is not None else name)
+                with _copying():
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    target.write_bytes(content)
         except BaseException:
             self.close()
             raise
 
-    def __enter__(self) -> Folder:
+    def __enter__(self) -> ModelFolder:
         return self
 
     def __exit__(
@@ -62,20 +68,25 @@ class Folder:
         if self._copy is not None:
             self._copy.release()
 
-    def without_path(self, words: str) -> str:
-        """`words` on one line, without the place of the folder on this machine."""
-        return one_line(words.replace(f"{self.path}/", "").replace(str(self.path), "…"))
+    def without_path(self, text: str) -> str:
+        """Return `text` on one line, without the path of the folder on this machine."""
+        return one_line(text.replace(f"{self.path}/", "").replace(str(self.path), "…"))
 
 
 def only_file(artifact: Artifact, suffixes: tuple[str, ...]) -> str:
-    """The one file of the artifact whose name ends so, the highest in its folders. Raises LoadFailed, StorageError.
+    """Return the name of the only file with one of the suffixes, in the topmost folder that has any.
 
-    A whole name is a suffix too; `model.py` does not find `my_model.py`.
+    A suffix without a leading dot is a whole file name: `model.py` does not match `my_model.py`. A single-file
+    artifact may have any name. Raises LoadFailed, StorageError.
     """
     names = artifact.names()
     if artifact.content is not None:
         return names[0]  # a download may have any name
-    found = [name for name in names if _ends_with(posixpath.basename(name), suffixes)]
+    found = []
+    for name in names:
+        lower = posixpath.basename(name).lower()
+        if any(lower.endswith(suffix) if suffix.startswith(".") else lower == suffix for suffix in suffixes):
+            found.append(name)
     top = min((name.count("/") for name in found), default=0)
     found = [name for name in found if name.count("/") == top]
     if len(found) != 1:
@@ -85,36 +96,26 @@ def only_file(artifact: Artifact, suffixes: tuple[str, ...]) -> str:
     return found[0]
 
 
-def _ends_with(name: str, suffixes: tuple[str, ...]) -> bool:
-    lower = name.lower()
-    return any(lower.endswith(suffix) if suffix.startswith(".") else lower == suffix for suffix in suffixes)
-
-
-def _new_folder() -> LockedFolder:
+def _temporary_folder() -> LockedFolder:
     for _ in range(_ATTEMPTS):
         made = lock_folder(Path(tempfile.mkdtemp(prefix=PREFIX)))
         if made is not None:
             made.temporary = True
             return made
-    raise LoadFailed("the folder for a copy of the model is taken away by other servers: set $TMPDIR to another place")
+    raise LoadFailed("other servers delete the temporary folder of the model: set $TMPDIR to another place")
 
 
 def _remove_leftovers(place: Path) -> None:
     for left in place.glob(f"{PREFIX}*"):
-        with contextlib.suppress(OSError):  # of another user, or gone meanwhile
+        with contextlib.suppress(OSError):  # it belongs to another user, or is gone meanwhile
             if left.lstat().st_uid == os.getuid() and (held := lock_folder(left, exclusive=True)) is not None:
                 held.temporary = True
                 held.release()
 
 
-def _write(path: Path, content: bytes) -> None:
-    with _writing():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-
-
 @contextlib.contextmanager
-def _writing() -> Iterator[None]:
+def _copying() -> Iterator[None]:
+    """Turn an OSError inside the block into a LoadFailed with the remedy."""
     try:
         yield
     except OSError as error:

@@ -1,7 +1,7 @@
-"""Formats and their engines. Nothing heavy is imported before a model of the format is loaded.
+"""The registry of model formats and their engines. An engine's libraries are imported when its first model is loaded.
 
-A format is found by the names of the artifact's files: by their endings, else by whole names that other programs use
-too. Formats that run code of the artifact are never found, only named, and only where that is allowed.
+A format is detected by the names of the artifact's files: first by suffix, then by whole names, which other programs
+use too. Formats that run code of the artifact are never detected: they must be named, and allowed.
 """
 
 from __future__ import annotations
@@ -20,20 +20,24 @@ if TYPE_CHECKING:
 
 ALLOW_NAMESPACE: Final = "`knodel namespace NAME --label knodel.dev/allow-code=true`"
 ALLOW_CODE: Final = f"{ALLOW_NAMESPACE} allows it on a platform, the option --allow-code on a server of your own"
-"""How code of an artifact is allowed to run, for messages about formats that always do."""
-NAME_IT: Final = "name the format with --format, or with modelFormat in a file"
-"""The remedy for files whose format cannot be found."""
+"""How to allow code of an artifact, for messages about formats that always run it."""
+NAME_THE_FORMAT: Final = "name the format with --format, or with modelFormat in a file"
+"""The remedy for files whose format cannot be detected."""
 OWN_SERVER: Final = "serve it by a server of your own with --allow-code"
-"""Likewise about files that only some formats run code of: a platform allows it for whole formats."""
+"""The remedy for code in formats that need none: a platform can only allow the formats that always run code."""
 _OUR_OWN: Final = frozenset({"serving", "clusters"})
-"""Packages that no extra installs: what is missing in them is a mistake of ours."""
+"""Packages that no extra installs: a module that is missing in them is a bug of ours."""
 
 
-class Format(NamedTuple):  # light, as all here: the command knows formats by this, too
-    """A model format: `module` has `load(artifact, options)` and needs `package`, which `extra` installs.
+class Format(NamedTuple):  # no msgspec: the command imports this module too
+    """A model format.
 
-    `suffixes` are endings of its files' names, `names` whole names, both in lower case; `runs_code` when loading it may
-    run whatever its author wrote.
+    module      has `load(artifact, options)`
+    package     the library that the module needs
+    extra       the extra of this package that installs the library
+    suffixes    suffixes of its files' names, in lower case
+    names       whole names of its files, in lower case
+    runs_code   whether loading a model runs code of its author
     """
 
     name: str
@@ -44,8 +48,8 @@ class Format(NamedTuple):  # light, as all here: the command knows formats by th
     names: tuple[str, ...] = ()
     runs_code: bool = False
 
-    def marks(self) -> tuple[str, ...]:
-        """Suffixes and names, for messages."""
+    def patterns(self) -> tuple[str, ...]:
+        """Return suffixes and names, for messages."""
         return self.suffixes + self.names
 
 
@@ -69,29 +73,32 @@ FORMATS: Final = {
 
 
 def find_format(name: str, files: Sequence[str], *, allow_code: bool = False) -> Format:
-    """Return the format called `name`, or, without a name, the one that `files` are of. Raises UnknownFormat.
+    """Return the format called `name`, or without a name the one detected by `files`. Raises UnknownFormat.
 
-    `allow_code` is whether code may run already, for the advice in the error.
+    `allow_code` only changes the remedy in the error: whether code is allowed already.
     """
     if name:
         if name not in FORMATS:
             raise UnknownFormat(f"modelFormat {name[:80]!r}: this server knows {', '.join(FORMATS)}")
         return FORMATS[name]
     paths = [file.lower() for file in files]
-    found = _by_suffix(paths) or _by_name(paths)
+    found = [made for made in FORMATS.values() if made.suffixes and any(path.endswith(made.suffixes) for path in paths)]
+    if not found:
+        base_names = {path.rpartition("/")[2] for path in paths}
+        found = [made for made in FORMATS.values() if not base_names.isdisjoint(made.names)]
     safe = [made for made in found if not made.runs_code]
     if len(safe) == 1:
         return safe[0]
     if safe:
         both = " and of ".join(made.name for made in safe)
-        raise UnknownFormat(f"the artifact has files of {both}: {NAME_IT}, to serve one of them")
-    raise UnknownFormat(_unknown(found, allow_code))
+        raise UnknownFormat(f"the artifact has files of {both}: {NAME_THE_FORMAT}, to serve one of them")
+    raise UnknownFormat(_unknown_reason(found, allow_code))
 
 
-def loader_of(made: Format) -> Loader:
-    """The function that loads models of this format; imports the engine. Raises MissingEngine.
+def find_loader(made: Format) -> Loader:
+    """Import the engine of a format and return its `load`. Raises MissingEngine.
 
-    The function raises LoadFailed for a format that runs code, unless its options allow that.
+    For a format that runs code, `load` raises LoadFailed unless its options allow code.
     """
     try:
         load: Loader = importlib.import_module(made.module).load
@@ -102,21 +109,20 @@ def loader_of(made: Format) -> Loader:
         raise MissingEngine(
             f"format {made.name} needs {missing}, which is not installed: pip install 'knodel[{made.extra}]'"
         ) from error
-    except OSError as error:  # a wheel that needs a library of the system, as LightGBM's needs OpenMP's
+    except OSError as error:  # a wheel may need a system library: LightGBM's needs OpenMP
         raise MissingEngine(f"format {made.name}: {made.package} cannot be loaded ({error}): install it") from error
-    return _guarded(made, load) if made.runs_code else load
+    if not made.runs_code:
+        return load
+
+    def load_if_allowed(artifact: Artifact, options: EngineOptions) -> Engine:
+        if not options.allow_code:
+            raise LoadFailed(f"{artifact.uri}: format {made.name} runs code of the artifact: {ALLOW_CODE}")
+        return load(artifact, options)
+
+    return load_if_allowed
 
 
-def _by_suffix(paths: Sequence[str]) -> list[Format]:
-    return [made for made in FORMATS.values() if made.suffixes and any(path.endswith(made.suffixes) for path in paths)]
-
-
-def _by_name(paths: Sequence[str]) -> list[Format]:
-    names = {path.rpartition("/")[2] for path in paths}
-    return [made for made in FORMATS.values() if not names.isdisjoint(made.names)]
-
-
-def _unknown(code: Sequence[Format], allow_code: bool) -> str:
+def _unknown_reason(code: Sequence[Format], allow_code: bool) -> str:
     if code:
         name = code[0].name
         reason = f"the artifact looks like {name}, which runs code as it is loaded"
@@ -126,14 +132,5 @@ def _unknown(code: Sequence[Format], allow_code: bool) -> str:
             f"{reason}: start the server with --format {name} --allow-code; on a platform set modelFormat {name}, "
             f"and allow it by {ALLOW_NAMESPACE}"
         )
-    marks = ", ".join(mark for made in FORMATS.values() if not made.runs_code for mark in made.marks())
-    return f"the artifact has no file of a known format ({marks}): {NAME_IT}, one of {', '.join(FORMATS)}"
-
-
-def _guarded(made: Format, load: Loader) -> Loader:
-    def load_if_allowed(artifact: Artifact, options: EngineOptions) -> Engine:
-        if not options.allow_code:
-            raise LoadFailed(f"{artifact.uri}: format {made.name} runs code of the artifact: {ALLOW_CODE}")
-        return load(artifact, options)
-
-    return load_if_allowed
+    marks = ", ".join(mark for made in FORMATS.values() if not made.runs_code for mark in made.patterns())
+    return f"the artifact has no file of a known format ({marks}): {NAME_THE_FORMAT}, one of {', '.join(FORMATS)}"

@@ -1,4 +1,4 @@
-"""Models of rows: a matrix of features in, an answer for each row out. What their engines have in common."""
+"""The engine of tabular models: rows of features in, one result for each row out; shared by several libraries."""
 
 from __future__ import annotations
 
@@ -9,29 +9,28 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from serving.engines.base.datatypes import BYTES, DATATYPES, Tensor, datatype_of
-from serving.engines.base.engine import ANY, Cancellation, Signature, TensorSpec
+from serving.engines.base.engine import ANY, Cancellation, LoadedModel, Signature, TensorSpec
 from serving.engines.base.errors import Cancelled, EngineError, InferenceFailed, InputRefused, LoadFailed
-from serving.engines.base.loaded import LoadedModel
 
 INPUT: Final = "input-0"
 OUTPUT: Final = "output-0"
-"""Names of the tensors of a model that has none."""
+"""Names of the tensors of a model that does not name them."""
 PREDICT: Final = "predict"
-"""`OUTPUT` by the name that it has in Python."""
+"""Alias of `OUTPUT`, named as the method of an estimator."""
 PROBABILITIES: Final = "probabilities"
-"""A column for each class; computed when it is asked for."""
+"""A column for each class; computed only on request."""
 FLOATS: Final = "FP64"
-"""What features are: the codec takes FP32 too."""
+"""The datatype of features; the codec accepts FP32 too."""
 
 Rows: TypeAlias = Any
-"""What a library takes for its features: an array, whose first dimension are the rows."""
+"""The features as the library expects them: an array with a row for each prediction."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """How an output is made: `compute` asks the model, `read` takes the output out of what it said.
+class TabularOutput:
+    """An output: `compute` calls the model, and `read` extracts the output from the result.
 
-    Outputs with the same `compute` cost one call.
+    Outputs with the same `compute` share one call.
     """
 
     spec: TensorSpec
@@ -39,35 +38,38 @@ class Answer:
     read: Callable[[Any], Tensor]
 
 
-def first_input(inputs: Mapping[str, Tensor]) -> Rows:
-    """The rows of a model of one matrix."""
+def matrix_rows(inputs: Mapping[str, Tensor]) -> Rows:
+    """Return the rows of a model whose only input is a matrix."""
     return inputs[INPUT]
 
 
 class TabularEngine(LoadedModel):
-    """A model of rows, whatever library it is of.
+    """A tabular model of any library.
 
-    rows            makes the library's features of the inputs; raises InputRefused
+    rows            converts the inputs to the library's features; raises InputRefused
     bounded         as `Engine.bounded`
-    enter_thread    is called in the thread of each inference, before it
+    enter_thread    is called before each inference, in its thread
     """
 
     def __init__(
-        self, platform: str, inputs: Sequence[TensorSpec], answers: Sequence[Answer], *,
-        rows: Callable[[Mapping[str, Tensor]], Rows] = first_input, bounded: bool = True,
+        self, platform: str, inputs: Sequence[TensorSpec], outputs: Sequence[TabularOutput], *,
+        rows: Callable[[Mapping[str, Tensor]], Rows] = matrix_rows, bounded: bool = True,
         enter_thread: Callable[[], None] | None = None,
     ) -> None:  # fmt: skip
-        self._answers = _with_alias(answers)
-        outputs = tuple(answer.spec for answer in self._answers.values())
-        optional = frozenset(self._answers) - {OUTPUT}
-        super().__init__(Signature(platform, tuple(inputs), outputs, optional), bounded)
+        self._outputs = {output.spec.name: output for output in outputs}
+        default = self._outputs[OUTPUT]
+        alias = TensorSpec(PREDICT, default.spec.datatype, default.spec.shape)
+        self._outputs[PREDICT] = TabularOutput(alias, default.compute, default.read)
+        specs = tuple(output.spec for output in self._outputs.values())
+        optional = frozenset(self._outputs) - {OUTPUT}
+        super().__init__(Signature(platform, tuple(inputs), specs, optional), bounded)
         self._rows = rows
         self._enter_thread = enter_thread
 
     def infer(
         self, inputs: Mapping[str, Tensor], outputs: Sequence[str], cancellation: Cancellation | None = None
     ) -> Sequence[Tensor]:
-        """Ask the model. Raises InputRefused, InferenceFailed, Cancelled; what has begun is not cancelled."""
+        """Call the model. Raises InputRefused, InferenceFailed, Cancelled; a call that has begun is not cancelled."""
         if cancellation is not None and cancellation.cancelled:
             raise Cancelled("the inference was cancelled")
         if self._enter_thread is not None:
@@ -76,53 +78,46 @@ class TabularEngine(LoadedModel):
             rows = self._rows(inputs)
             if len(rows) == 0:
                 raise InputRefused("the input has no row")
-            with np.errstate(all="ignore"):  # no input is to write warnings into the log
-                return self._ask(rows, outputs)
+            with np.errstate(all="ignore"):  # inputs must not cause warnings in the log
+                return self._compute(rows, outputs)
         except EngineError:
             raise
-        except ValueError as error:  # how all of these libraries refuse
+        except ValueError as error:  # all of these libraries raise it for an invalid input
             raise InputRefused(str(error)) from error
-        except Exception as error:  # their exceptions have no other common base
+        except Exception as error:  # the libraries' errors have no other common base class
             raise InferenceFailed(f"{type(error).__name__}: {error}") from error
 
     def close(self) -> None:
-        """Let go of the model."""
-        self._answers = {}
+        """Release the model."""
+        self._outputs = {}
 
-    def _ask(self, rows: Rows, outputs: Sequence[str]) -> Sequence[Tensor]:
-        said: dict[Hashable, Any] = {}
+    def _compute(self, rows: Rows, outputs: Sequence[str]) -> Sequence[Tensor]:
+        results: dict[Hashable, Any] = {}
         made = []
         for name in outputs:
-            answer = self._answers[name]
-            if answer.compute not in said:
-                said[answer.compute] = answer.compute(rows)
-            made.append(answer.read(said[answer.compute]))
+            output = self._outputs[name]
+            if output.compute not in results:
+                results[output.compute] = output.compute(rows)
+            made.append(output.read(results[output.compute]))
         return made
 
 
-def _with_alias(answers: Sequence[Answer]) -> dict[str, Answer]:
-    made = {answer.spec.name: answer for answer in answers}
-    usual = made[OUTPUT]
-    alias = TensorSpec(PREDICT, usual.spec.datatype, usual.spec.shape)
-    return {**made, PREDICT: Answer(alias, usual.compute, usual.read)}
-
-
-def matrix(features: int | None) -> TensorSpec:
-    """The input of a model that takes a number of `features` for each row; None when it is not known."""
+def matrix_input(features: int | None) -> TensorSpec:
+    """Return the spec of an input with `features` numbers a row, None when their number is unknown."""
     return TensorSpec(INPUT, FLOATS, (ANY, ANY if features is None else features))
 
 
-def spec_of(name: str, example: Tensor) -> TensorSpec:
-    """The output of which `example` is the answer for one row."""
+def output_spec(name: str, example: Tensor) -> TensorSpec:
+    """Return the spec of an output with the datatype and the row shape of `example`."""
     return TensorSpec(name, datatype_of(example).name, (ANY, *example.shape[1:]))
 
 
-def as_tensor(said: Any, datatype: str | None = None) -> Tensor:
-    """An answer as an array of `datatype`, or of the one that fits best where that would lose something.
+def as_tensor(result: Any, datatype: str | None = None) -> Tensor:
+    """Convert a result to an array of `datatype`, or of the closest datatype if that would lose information.
 
-    Raises LoadFailed when none fits.
+    Raises LoadFailed when the protocol has no datatype for it.
     """
-    array = np.asarray(said.toarray() if hasattr(said, "toarray") else said)
+    array = np.asarray(result.toarray() if hasattr(result, "toarray") else result)
     if datatype is not None:
         wanted = DATATYPES[datatype].dtype
         if array.dtype == wanted:
@@ -132,20 +127,20 @@ def as_tensor(said: Any, datatype: str | None = None) -> Tensor:
     if array.dtype.kind in "OSU":
         if not all(isinstance(item, str | bytes) for item in array.ravel()):
             raise LoadFailed(
-                "the model's answers are neither numbers nor texts: the inference protocol has no such type"
+                "the model's results are neither numbers nor strings: the inference protocol has no type for them"
             )
         return array.astype(DATATYPES[BYTES].dtype)
     if array.dtype.kind not in "biuf":
-        raise LoadFailed(f"the model's answers are {array.dtype}, which the inference protocol cannot carry")
+        raise LoadFailed(f"the model's results are {array.dtype}: the inference protocol has no such type")
     little = array.astype(array.dtype.newbyteorder("<"), copy=False)
     return little if little.dtype.itemsize <= DATATYPES[FLOATS].size else little.astype(DATATYPES[FLOATS].dtype)
 
 
-def as_it_is(said: Tensor) -> Tensor:
-    """The answer, which is the output."""
-    return said
+def identity(result: Tensor) -> Tensor:
+    """Return the result unchanged, as the output."""
+    return result
 
 
 def both_classes(ones: Tensor) -> Tensor:
-    """Of the probabilities of class 1, [n], those of class 0 and class 1, [n, 2]."""
+    """Convert the probabilities of class 1, [n], to those of class 0 and class 1, [n, 2]."""
     return np.stack((1 - ones, ones), axis=1)

@@ -1,1 +1,1 @@
-"""An engine in a process of its own."""
+"""Engines in a separate process."""

@@ -1,8 +1,10 @@
-"""An engine in a process of its own.
+"""An engine in a separate process, which is started again for the next request if it ends.
 
-For libraries that keep Python's lock while they work (the server could not even say that it lives), that must be called
-by always the same thread, or that a model can make crash: the server survives, and the process is started again for the
-next request.
+Some libraries need this:
+
+- those that hold Python's GIL while they compute, which would block the server's probes
+- those that must always be called by the same thread
+- those that a model can crash
 """
 
 from __future__ import annotations
@@ -13,37 +15,44 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from serving.engines.base.datatypes import Tensor
-from serving.engines.base.engine import Cancellation, EngineOptions, Signature
+from serving.engines.base.engine import Cancellation, EngineOptions, LoadedModel, Signature
 from serving.engines.base.errors import Cancelled, EngineError, InferenceFailed, InputRefused, LoadFailed
-from serving.engines.base.exclusive_slot import PATIENCE, Turn
-from serving.engines.base.folder import Folder
-from serving.engines.base.loaded import LoadedModel
-from serving.engines.child.messages import Answer, Failed, Infer, Load, Loaded, Message, heads_of
-from serving.engines.child.process import ChildGone, ChildProcess, Patience
+from serving.engines.base.exclusive_slot import HANG_AFTER, ExclusiveSlot
+from serving.engines.base.folder import ModelFolder
+from serving.engines.child.messages import (
+    ChildFailure,
+    InferenceOutputs,
+    LoadModel,
+    Message,
+    ModelLoaded,
+    RunInference,
+    tensor_headers,
+)
+from serving.engines.child.process import ChildExited, ChildProcess, KillTimer
 
 if TYPE_CHECKING:
     from serving.storage.base.artifact import Artifact
 
 log = logging.getLogger(__name__)
 
-LONGER: Final = 5.0  # times as long as the first time may it take to load the model again
+RELOAD_FACTOR: Final = 5.0  # a reload may take this many times as long as the first load
 
-_RAISED: Final[dict[str, type[EngineError]]] = {
+_ERRORS: Final[dict[str, type[EngineError]]] = {
     kind.__name__: kind for kind in (LoadFailed, InputRefused, InferenceFailed)
 }
 
 
 class ChildEngine(LoadedModel):
-    """The model that `module` loads from `folder`, as other engines' modules do, but in a process of its own.
+    """A model in a separate process: `module` has `load(artifact, options)`, as other engines have, and runs there.
 
-    One inference at a time. Never bounded: the time of this process says nothing of the other's. Closes `folder`.
-    Raises LoadFailed.
+    It runs one inference at a time. It is never `bounded`, because the CPU time of this process does not include the
+    other's. `close` closes `folder` too. Raises LoadFailed.
     """
 
-    def __init__(self, module: str, folder: Folder, artifact: Artifact, options: EngineOptions) -> None:
-        self._load = Load(module, str(folder.path), artifact.uri, options)
+    def __init__(self, module: str, folder: ModelFolder, artifact: Artifact, options: EngineOptions) -> None:
+        self._load = LoadModel(module, str(folder.path), artifact.uri, options)
         self._folder = folder
-        self._turn = Turn()
+        self._slot = ExclusiveSlot()
         self._child: ChildProcess | None = None
         self._load_time = 0.0
         began = time.monotonic()
@@ -57,73 +66,78 @@ class ChildEngine(LoadedModel):
     def infer(
         self, inputs: Mapping[str, Tensor], outputs: Sequence[str], cancellation: Cancellation | None = None
     ) -> Sequence[Tensor]:
-        """Ask the process. Raises InputRefused, InferenceFailed, Cancelled; LoadFailed if it does not start again."""
-        with self._turn.taken(cancellation):
-            answer, tensors = self._ask(inputs, outputs, cancellation)
-        if isinstance(answer, Failed):
-            raise _error_of(answer)
-        if not isinstance(answer, Answer) or len(tensors) != len(outputs):
-            raise InferenceFailed("the process of the model gave something else than an answer")
+        """Infer in the process. Raises InputRefused, InferenceFailed, Cancelled; LoadFailed if a restart fails."""
+        with self._slot.acquire(cancellation):
+            response, tensors = self._request(inputs, outputs, cancellation)
+        if isinstance(response, ChildFailure):
+            raise _error_of(response)
+        if not isinstance(response, InferenceOutputs) or len(tensors) != len(outputs):
+            raise InferenceFailed("the process of the model sent an unexpected message")
         return tensors
 
     def close(self) -> None:
-        """End the process."""
+        """Kill the process."""
         if self._child is not None:
             self._child.close()
             self._child = None
         self._folder.close()
 
-    def _ask(
+    def _request(
         self, inputs: Mapping[str, Tensor], outputs: Sequence[str], cancellation: Cancellation | None
     ) -> tuple[Message, list[Tensor]]:
         child = self._running()
         if cancellation is not None and cancellation.cancelled:
             raise Cancelled("the inference was cancelled")
-        patience = Patience(child, PATIENCE)
+        timer = KillTimer(child, HANG_AFTER)
         if cancellation is not None:
-            cancellation.on_cancel(patience.begin)
+            cancellation.on_cancel(timer.start)
         tensors = list(inputs.values())
         try:
-            return child.ask(Infer(heads_of(list(inputs), tensors), list(outputs)), tensors)
-        except ChildGone as error:
+            return child.request(RunInference(tensor_headers(list(inputs), tensors), list(outputs)), tensors)
+        except ChildExited as error:
             self._child = None
-            log.warning("the process of the model ended %s: it is started again for the next request", error)
+            log.warning("the process of the model ended %s: the next request starts it again", error)
             if cancellation is not None and cancellation.cancelled:
-                raise Cancelled("the inference did not end and was killed") from error
+                raise Cancelled("the inference did not stop and was killed") from error
             raise InferenceFailed(f"the process of the model ended {error}") from error
         finally:
-            patience.end()
+            timer.stop()
 
     def _running(self) -> ChildProcess:
         if self._child is not None and not self._child.ended:
             return self._child
         if self._child is not None:
-            log.warning("the process of the model ended while nobody asked it: it is started again")
+            log.warning("the process of the model ended between two requests: starting it again")
             self._child.close()
             self._child = None
-        return self._start(PATIENCE + LONGER * self._load_time)[0]
+        return self._start(HANG_AFTER + RELOAD_FACTOR * self._load_time)[0]
 
     def _start(self, within: float | None = None) -> tuple[ChildProcess, Signature]:
-        """The process and what it says of its model, which it loads `within` seconds."""
+        """Start the process, which loads its model, and return it with the model's signature.
+
+        It is killed when it takes longer than `within` seconds. Raises LoadFailed.
+        """
         child = ChildProcess(self._load.options.threads)
-        patience = Patience(child, within or 0.0)
+        timer = KillTimer(child, within or 0.0)
         if within is not None:
-            patience.begin()
+            timer.start()
         try:
-            answer, _ = child.ask(self._load)
-        except ChildGone as error:
+            response, _ = child.request(self._load)
+        except ChildExited as error:
             raise LoadFailed(f"the process that loads {self._load.uri} ended {error}") from error
         except BaseException:
             child.close()
             raise
         finally:
-            patience.end()
-        if isinstance(answer, Loaded):
+            timer.stop()
+        if isinstance(response, ModelLoaded):
             self._child = child
-            return child, answer.signature
+            return child, response.signature
         child.close()
-        raise _error_of(answer) if isinstance(answer, Failed) else LoadFailed("the model's process gave no signature")
+        if isinstance(response, ChildFailure):
+            raise _error_of(response)
+        raise LoadFailed("the process of the model sent an unexpected message")
 
 
-def _error_of(failed: Failed) -> EngineError:
-    return _RAISED.get(failed.error, InferenceFailed)(failed.words)
+def _error_of(failed: ChildFailure) -> EngineError:
+    return _ERRORS.get(failed.error, InferenceFailed)(failed.message)

@@ -1,7 +1,7 @@
-"""What a model server and the process of a model say to each other over a socket; numbers only, no pickles.
+"""The messages between a model server and the process of a model, over a socket. They carry numbers, no pickles.
 
-A message is the length of its head (4 bytes, little-endian), the head as JSON, then the bytes of its tensors. The
-process runs code of a library that a model may have taken over: what comes from it is checked.
+A message is the length of its header (4 bytes, little-endian), the header as JSON, then the bytes of its tensors. The
+server validates the messages of the process, because a malicious model may have taken control of its library.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ import numpy as np
 from serving.engines.base.datatypes import BYTES, DATATYPES, Tensor, datatype_of
 from serving.engines.base.engine import EngineOptions, Signature
 
-LARGEST_HEAD: Final = 1 << 20  # bytes
-LARGEST_TENSOR: Final = 1 << 31  # bytes; above what the server takes, below what would take the machine
+MAX_HEADER: Final = 1 << 20  # bytes
+MAX_TENSOR: Final = 1 << 31  # bytes; more than the server accepts, less than would exhaust the machine
 _LENGTH: Final = 4  # bytes
 
 
-class TensorHead(msgspec.Struct):
-    """How the bytes of a tensor are to be read."""
+class TensorHeader(msgspec.Struct):
+    """The name, datatype and shape of a tensor whose bytes follow the header."""
 
     name: str
     datatype: str
     shape: list[int]
 
 
-class Load(msgspec.Struct, tag=True):
-    """Load the model of a folder by `module`; answered by Loaded or Failed."""
+class LoadModel(msgspec.Struct, tag=True):
+    """Load the model of a folder by `module`; the response is ModelLoaded or ChildFailure."""
 
     module: str
     folder: str
@@ -39,70 +39,73 @@ class Load(msgspec.Struct, tag=True):
     options: EngineOptions
 
 
-class Loaded(msgspec.Struct, tag=True):
+class ModelLoaded(msgspec.Struct, tag=True):
     """The model is loaded."""
 
     signature: Signature
 
 
-class Infer(msgspec.Struct, tag=True):
-    """Infer; answered by Answer or Failed."""
+class RunInference(msgspec.Struct, tag=True):
+    """Run an inference; the response is InferenceOutputs or ChildFailure."""
 
-    tensors: list[TensorHead]
+    tensors: list[TensorHeader]
     outputs: list[str]
 
 
-class Answer(msgspec.Struct, tag=True):
+class InferenceOutputs(msgspec.Struct, tag=True):
     """The outputs, in the order of the request."""
 
-    tensors: list[TensorHead]
+    tensors: list[TensorHeader]
 
 
-class Failed(msgspec.Struct, tag=True):
-    """It did not work; `error` is the name of a class of `serving.engines.base.errors`."""
+class ChildFailure(msgspec.Struct, tag=True):
+    """The request failed; `error` is the name of a class in `serving.engines.base.errors`."""
 
     error: str
-    words: str
+    message: str
 
 
-Message: TypeAlias = Load | Loaded | Infer | Answer | Failed
+Message: TypeAlias = LoadModel | ModelLoaded | RunInference | InferenceOutputs | ChildFailure
 _DECODER: Final[msgspec.json.Decoder[Message]] = msgspec.json.Decoder(Message)
 _ENCODER: Final = msgspec.json.Encoder()
 
 
 class Channel:
-    """One end. Raises OSError and EOFError when the other is gone, ValueError when it says what makes no sense."""
+    """One end of the connection.
+
+    Raises OSError and EOFError when the other end is closed, ValueError for an invalid message.
+    """
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
 
     def send(self, message: Message, tensors: Sequence[Tensor] = ()) -> None:
-        """Blocks until it is written."""
-        head = _ENCODER.encode(message)
-        self._socket.sendall(len(head).to_bytes(_LENGTH, "little") + head)
+        """Send a message; blocks until it is written."""
+        header = _ENCODER.encode(message)
+        self._socket.sendall(len(header).to_bytes(_LENGTH, "little") + header)
         for tensor in tensors:
             self._socket.sendall(_bytes_of(np.ascontiguousarray(tensor)))
 
     def receive(self) -> tuple[Message, list[Tensor]]:
-        """Blocks until a message is there."""
+        """Return the next message and its tensors; blocks until it has arrived."""
         length = int.from_bytes(self._read(bytearray(_LENGTH)), "little")
-        if length > LARGEST_HEAD:
-            raise ValueError(f"a head of {length} bytes")
+        if length > MAX_HEADER:
+            raise ValueError(f"invalid header: {length} bytes, the limit is {MAX_HEADER}")
         message = _DECODER.decode(self._read(bytearray(length)))
-        heads = message.tensors if isinstance(message, Infer | Answer) else []
-        return message, [self._tensor(head) for head in heads]
+        headers = message.tensors if isinstance(message, RunInference | InferenceOutputs) else []
+        return message, [self._receive_tensor(header) for header in headers]
 
     def close(self) -> None:
-        """Tell the other end that nothing follows."""
+        """Close the connection; the other end reads EOF."""
         self._socket.close()
 
-    def _tensor(self, head: TensorHead) -> Tensor:
-        datatype = DATATYPES.get(head.datatype)
-        if datatype is None or datatype.name == BYTES or min(head.shape, default=0) < 0:
-            raise ValueError(f"a tensor of {head.datatype} {head.shape}")
-        if math.prod(head.shape) * datatype.dtype.itemsize > LARGEST_TENSOR:
-            raise ValueError(f"a tensor of more than {LARGEST_TENSOR} bytes")
-        tensor = np.empty(head.shape, datatype.dtype)
+    def _receive_tensor(self, header: TensorHeader) -> Tensor:
+        datatype = DATATYPES.get(header.datatype)
+        if datatype is None or datatype.name == BYTES or min(header.shape, default=0) < 0:
+            raise ValueError(f"invalid tensor: {header.datatype} {header.shape}")
+        if math.prod(header.shape) * datatype.dtype.itemsize > MAX_TENSOR:
+            raise ValueError(f"invalid tensor: more than {MAX_TENSOR} bytes")
+        tensor = np.empty(header.shape, datatype.dtype)
         self._read(_bytes_of(tensor))
         return tensor
 
@@ -116,10 +119,10 @@ class Channel:
         return buffer
 
 
-def heads_of(names: Sequence[str], tensors: Sequence[Tensor]) -> list[TensorHead]:
-    """How `tensors` are to be read."""
+def tensor_headers(names: Sequence[str], tensors: Sequence[Tensor]) -> list[TensorHeader]:
+    """Return the headers of `tensors`."""
     return [
-        TensorHead(name, datatype_of(tensor).name, list(tensor.shape))
+        TensorHeader(name, datatype_of(tensor).name, list(tensor.shape))
         for name, tensor in zip(names, tensors, strict=True)
     ]
 

@@ -1,7 +1,7 @@
-"""ONNX models by ONNX Runtime, on the CPU.
+"""ONNX models in ONNX Runtime, on the CPU.
 
-The model is given to the runtime as bytes, and so is the data that it keeps in other files of its folder: what was
-verified is what runs, and no path in a model can lead anywhere.
+The runtime gets the model as bytes, and so the external data in other files of its folder. So it runs exactly the
+verified bytes, and never opens a path that a model names.
 """
 
 from __future__ import annotations
@@ -12,11 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from serving.engines.base.datatypes import BYTES, Tensor
-from serving.engines.base.engine import ANY, Cancellation, EngineOptions, Signature, TensorSpec
-from serving.engines.base.errors import Cancelled, InferenceFailed, InputRefused, LoadFailed
-from serving.engines.base.loaded import LoadedModel
-from serving.engines.base.reasons import reason_of
-from serving.engines.base.texts import as_text
+from serving.engines.base.engine import ANY, Cancellation, EngineOptions, LoadedModel, Signature, TensorSpec
+from serving.engines.base.errors import Cancelled, InferenceFailed, InputRefused, LoadFailed, short_reason
+from serving.engines.base.tensors import as_text
 from serving.engines.onnx.file import ExternalData, external_data, has_control_flow
 from serving.engines.onnx.library import onnxruntime
 
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
 PLATFORM: Final = "onnx_onnxv1"  # as the Open Inference Protocol names it
 MODEL_FILE: Final = "model.onnx"
 SUFFIX: Final = ".onnx"
-LARGEST_SEARCHED: Final = 1 << 20  # bytes; larger models are not the ones that run in microseconds
+LARGEST_SEARCHED: Final = 1 << 20  # bytes; larger models do not run in microseconds
 _PROVIDERS: Final = ("CPUExecutionProvider",)
 _DATATYPES: Final = {
     "tensor(bool)": "BOOL",
@@ -37,20 +35,20 @@ _DATATYPES: Final = {
 }  # fmt: skip
 _STATE: Final = onnxruntime.capi.onnxruntime_pybind11_state
 _REFUSALS: Final = (_STATE.InvalidArgument,)
-"""What the runtime raises for inputs that it, or an operator, does not take (an index out of bounds, say)."""
+"""Errors of the runtime for inputs that it or an operator rejects, such as an index out of bounds."""
 
 
 def load(artifact: Artifact, options: EngineOptions) -> OnnxEngine:
-    """The model of the artifact: its only `*.onnx` file, or `model.onnx`. Raises LoadFailed, StorageError."""
+    """Load the artifact's only `*.onnx` file, or `model.onnx`. Raises LoadFailed, StorageError."""
     name = _model_file(artifact)
     model = artifact.read(name)
     settings = _settings(options)
-    # The runtime refers to these buffers until the session is made.
+    # The runtime refers to these buffers until the session is created.
     buffers = _add_external_data(settings, artifact, name, external_data(model))
     try:
         session = onnxruntime.InferenceSession(model, settings, providers=list(_PROVIDERS))
-    except Exception as error:  # the runtime's exceptions have no common base but this
-        raise LoadFailed(f"ONNX Runtime cannot load {name}: {reason_of(error)}") from error
+    except Exception as error:  # the runtime's errors have no other common base class
+        raise LoadFailed(f"ONNX Runtime cannot load {name}: {short_reason(error)}") from error
     finally:
         buffers.clear()
     bounded = len(model) <= LARGEST_SEARCHED and not has_control_flow(model)
@@ -58,9 +56,9 @@ def load(artifact: Artifact, options: EngineOptions) -> OnnxEngine:
 
 
 class OnnxEngine(LoadedModel):
-    """A session of ONNX Runtime; outputs that are no tensors (sequences, maps) are left out.
+    """A session of ONNX Runtime. Outputs that are not tensors (sequences, maps) are left out.
 
-    `bounded`: whether the graph is known to have no operator that runs a graph of its own.
+    `bounded` is whether the graph is known to have no operators with subgraphs.
     """
 
     def __init__(self, session: Any, bounded: bool) -> None:
@@ -93,9 +91,9 @@ class OnnxEngine(LoadedModel):
         run = None
         if cancellation is not None:
             run = onnxruntime.RunOptions()
-            cancellation.on_cancel(partial(setattr, run, "terminate", True))  # seen between two operators
-        answers: Sequence[Tensor] = self._session.run(outputs, inputs, run)
-        return answers
+            cancellation.on_cancel(partial(setattr, run, "terminate", True))  # checked between two operators
+        results: Sequence[Tensor] = self._session.run(outputs, inputs, run)
+        return results
 
 
 def _model_file(artifact: Artifact) -> str:
@@ -113,9 +111,9 @@ def _model_file(artifact: Artifact) -> str:
 def _settings(options: EngineOptions) -> Any:
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads = options.threads
-    settings.inter_op_num_threads = 1  # requests run in parallel, not parts of one
-    settings.add_session_config_entry("session.intra_op.allow_spinning", "0")  # waiting threads leave the CPU alone
-    # The runtime's own format is not checked as it is loaded: bytes that look like it are not taken for it.
+    settings.inter_op_num_threads = 1  # requests run in parallel, not the operators of one
+    settings.add_session_config_entry("session.intra_op.allow_spinning", "0")  # waiting threads must not use the CPU
+    # The runtime does not check models in its own format (ORT), so bytes are never interpreted as one.
     settings.add_session_config_entry("session.load_model_format", "ONNX")
     return settings
 
@@ -123,18 +121,16 @@ def _settings(options: EngineOptions) -> Any:
 def _add_external_data(
     settings: Any, artifact: Artifact, model_file: str, tensors: Sequence[ExternalData]
 ) -> dict[str, bytes]:
-    """Give the runtime the files that the model refers to. Raises LoadFailed for one outside of the folder."""
+    """Pass the external data of the model to the runtime. Raises LoadFailed for a file outside of the folder."""
     if tensors and artifact.content is not None:
-        raise LoadFailed(f"{artifact.uri} keeps data in other files: give the folder as storageUri")
+        raise LoadFailed(f"{artifact.uri} has external data in other files: set storageUri to the folder")
     files: dict[str, bytes] = {}
     for tensor in tensors:
         if tensor.location not in files:
-            files[tensor.location] = artifact.read(_inside(artifact, model_file, tensor))
+            files[tensor.location] = artifact.read(_external_file(artifact, model_file, tensor))
         end = tensor.offset + (tensor.length or 0)
         if tensor.offset < 0 or end > len(files[tensor.location]):
-            raise LoadFailed(
-                f"tensor {tensor.tensor!r} lies behind the end of {tensor.location!r}: the file is cut off"
-            )
+            raise LoadFailed(f"tensor {tensor.tensor!r} is past the end of {tensor.location!r}: the file is truncated")
     if files:
         settings.add_external_initializers_from_files_in_memory(
             list(files), list(files.values()), [len(content) for content in files.values()]
@@ -142,11 +138,11 @@ def _add_external_data(
     return files
 
 
-def _inside(artifact: Artifact, model_file: str, tensor: ExternalData) -> str:
+def _external_file(artifact: Artifact, model_file: str, tensor: ExternalData) -> str:
     name = posixpath.normpath(posixpath.join(posixpath.dirname(model_file), tensor.location))
     if tensor.location.startswith("/") or "\\" in tensor.location or name not in artifact.names():
         raise LoadFailed(
-            f"tensor {tensor.tensor!r} keeps its data in {tensor.location!r}, no file of the model's folder"
+            f"tensor {tensor.tensor!r} has its data in {tensor.location!r}, which is not a file of the model's folder"
         )
     return name
 
@@ -155,15 +151,15 @@ def _signature(session: Any) -> Signature:
     inputs = []
     for arg in session.get_inputs():
         if arg.type not in _DATATYPES:
-            raise LoadFailed(f"input {arg.name!r} has type {arg.type}, which the inference protocol cannot carry")
+            raise LoadFailed(f"input {arg.name!r} has type {arg.type}: the inference protocol has no such type")
         inputs.append(_spec(arg))
     outputs = [_spec(arg) for arg in session.get_outputs() if arg.type in _DATATYPES]
     if not outputs:
-        raise LoadFailed("the model has no output that is a tensor: export it without ZipMap")
+        raise LoadFailed("the model has no tensor as output: export it without ZipMap")
     return Signature(PLATFORM, tuple(inputs), tuple(outputs))
 
 
 def _spec(arg: Any) -> TensorSpec:
-    # The runtime says [] of a scalar and of an unknown rank alike.
+    # The runtime reports [] for a scalar and for an unknown rank.
     shape = tuple(size if isinstance(size, int) and size >= 0 else ANY for size in arg.shape) or None
     return TensorSpec(arg.name, _DATATYPES[arg.type], shape)

@@ -1,7 +1,7 @@
-"""What must be known of an ONNX file before ONNX Runtime sees it: which data it keeps in other files. Pure.
+"""Find the external data of an ONNX file before ONNX Runtime loads it. Pure.
 
-A reader of just the protobuf wire format and of the few fields of `onnx.proto` that hold tensors; the `onnx` package is
-not needed to serve models.
+This reads only the protobuf wire format and the few fields of `onnx.proto` that hold tensors, so that serving does not
+need the `onnx` package.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _ENTRY_KEY, _ENTRY_VALUE = 1, 2
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types
 _LONGEST_VARINT = 10  # bytes
-_LARGEST_KEY: Final = (1 << 32) - 1  # protobuf's reader drops what is above, and then sees another field than we do
-_DEEPEST: Final = 32  # graphs within graphs; real models have two or three
+_LARGEST_KEY: Final = (1 << 32) - 1  # protobuf drops higher bits, and would then read another field than this module
+_DEEPEST: Final = 32  # nested graphs; real models have two or three
 
 _LOCATION: Final = b"location"
 _CONTROL_FLOW: Final = tuple(b"\x22" + bytes([len(name)]) + name for name in (b"Loop", b"Scan", b"If"))
-"""NodeProto.op_type (field 4) of the operators that run graphs of their own, as bytes of the file."""
+"""NodeProto.op_type (field 4) of the operators with subgraphs, as bytes in the file."""
 
 
 class ExternalData(msgspec.Struct, frozen=True):
-    """A tensor whose values are in the file `location`, from `offset`, `length` bytes (None: to its end)."""
+    """A tensor with its values in the file `location`: `length` bytes from `offset`, None to the end of the file."""
 
     tensor: str
     location: str
@@ -45,22 +45,22 @@ class ExternalData(msgspec.Struct, frozen=True):
 
 
 def has_control_flow(model: bytes) -> bool:
-    """Whether the model may loop; true also for a model that only contains such bytes."""
+    """Return whether the model may have loops; also true for a model that contains these bytes as data."""
     return any(mark in model for mark in _CONTROL_FLOW)
 
 
 def external_data(model: bytes) -> tuple[ExternalData, ...]:
-    """The initializers of the model's graph that are kept in other files.
+    """Return the initializers of the model's graph with external data.
 
-    Raises LoadFailed for a broken file, and for other files in places where no exporter puts them (attributes,
-    functions, graphs within the graph).
+    Raises LoadFailed for a damaged file, and for external data where no exporter puts it: in attributes, functions and
+    nested graphs.
     """
-    if _LOCATION not in model:  # the key that such a tensor must have; saves walking through most models
+    if _LOCATION not in model:  # every such tensor has this key; most models need no parsing then
         return ()
     try:
         return tuple(_in_model(memoryview(model)))
     except (IndexError, ValueError) as error:
-        raise LoadFailed("the file is no ONNX model: it is damaged or cut off") from error
+        raise LoadFailed("the file is not an ONNX model, or it is damaged") from error
 
 
 def _in_model(model: memoryview) -> Iterator[ExternalData]:
@@ -92,7 +92,7 @@ def _refuse_in_graph(graph: memoryview, depth: int) -> None:
         raise LoadFailed(f"the model nests graphs more than {_DEEPEST} deep")
     for field, content in _fields(graph):
         if field == _GRAPH_INITIALIZERS:
-            _refuse(content)
+            _refuse_external(content)
         elif field == _GRAPH_NODES:
             _refuse_in_node(content, depth)
         elif field == _GRAPH_SPARSE:
@@ -108,7 +108,7 @@ def _refuse_in_node(node: memoryview, depth: int) -> None:
 def _refuse_in_attribute(attribute: memoryview, depth: int) -> None:
     for part, content in _fields(attribute):
         if part in _ATTRIBUTE_TENSORS:
-            _refuse(content)
+            _refuse_external(content)
         elif part in _ATTRIBUTE_GRAPHS:
             _refuse_in_graph(content, depth + 1)
         elif part in _ATTRIBUTE_SPARSE:
@@ -118,14 +118,14 @@ def _refuse_in_attribute(attribute: memoryview, depth: int) -> None:
 def _refuse_in_sparse(sparse: memoryview) -> None:
     for field, content in _fields(sparse):
         if field in _SPARSE_TENSORS:
-            _refuse(content)
+            _refuse_external(content)
 
 
-def _refuse(tensor: memoryview) -> None:
+def _refuse_external(tensor: memoryview) -> None:
     found = _external(tensor)
     if found is not None:
         raise LoadFailed(
-            f"tensor {found.tensor!r} keeps its data in another file but is no initializer: save it inside"
+            f"tensor {found.tensor!r} has external data but is not an initializer: save it in the model file"
         )
 
 
@@ -146,7 +146,7 @@ def _external(tensor: memoryview) -> ExternalData | None:
 
 
 def _fields(message: memoryview) -> Iterator[tuple[int, memoryview]]:
-    """Number and content of the length-delimited fields; others are passed over. Raises ValueError, IndexError."""
+    """Yield number and content of the length-delimited fields and skip others. Raises ValueError, IndexError."""
     at, end = 0, len(message)
     while at < end:
         key, at = _varint(message, at)
@@ -156,7 +156,7 @@ def _fields(message: memoryview) -> Iterator[tuple[int, memoryview]]:
         if wire == _BYTES:
             length, at = _varint(message, at)
             if at + length > end:
-                raise ValueError("a field ends behind its message")
+                raise ValueError("a field ends after its message")
             yield key >> 3, message[at : at + length]
             at += length
         elif wire == _VARINT:
@@ -174,4 +174,4 @@ def _varint(message: memoryview, at: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
             return value, at + index + 1
-    raise ValueError("a number is too long")
+    raise ValueError("a varint is too long")

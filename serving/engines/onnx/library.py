@@ -1,8 +1,8 @@
-"""ONNX Runtime, imported the only way that we want it: without the telemetry that its Linux wheels send by default.
+"""Import ONNX Runtime without the telemetry that its Linux wheels send by default.
 
-Since 1.29 the wheels report each session (file name, weight hashes, producer) to their vendor, by a thread that starts
-with the import, before a program could switch it off by API. The variable is read then; a thread would also make a
-zygote impossible.
+Since 1.29 the wheels report each session (file name, weight hashes, producer) to their vendor. The thread that does so
+starts on import, before the API can disable it, so an environment variable must be set before. Such a thread would also
+prevent forking a pre-warmed process.
 """
 
 from __future__ import annotations
@@ -14,6 +14,6 @@ os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 import onnxruntime
 
 onnxruntime.disable_telemetry_events()
-onnxruntime.set_default_logger_severity(3)  # errors: they come as exceptions, the warnings are for model authors
+onnxruntime.set_default_logger_severity(3)  # errors only, which are exceptions; warnings address model authors
 
 __all__ = ["onnxruntime"]

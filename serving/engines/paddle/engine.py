@@ -1,7 +1,7 @@
-"""PaddlePaddle inference models, on the CPU, in a process of their own.
+"""PaddlePaddle inference models, on the CPU, in a separate process.
 
-PaddlePaddle keeps Python's lock while it infers, wants to be called by one thread, and takes over SIGTERM as it is
-imported; a server could neither answer probes nor drain with it inside.
+PaddlePaddle holds Python's GIL during an inference, must be called by one thread, and replaces the handler of SIGTERM
+on import. In the server's process it would block probes and prevent draining.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import importlib.util
 from typing import TYPE_CHECKING, Final
 
 from serving.engines.base.errors import LoadFailed
-from serving.engines.base.folder import Folder
+from serving.engines.base.folder import ModelFolder
 from serving.engines.child.engine import ChildEngine
 from serving.engines.paddle.program import files_of
 
@@ -21,16 +21,17 @@ if TYPE_CHECKING:
 PREDICTOR: Final = "serving.engines.paddle.predictor"
 _LIBRARY: Final = "paddle"
 
-if importlib.util.find_spec(_LIBRARY) is None:  # it is not imported here
+if importlib.util.find_spec(_LIBRARY) is None:  # checked here, because only the child imports it
     raise ModuleNotFoundError(f"No module named {_LIBRARY!r}", name=_LIBRARY)
 
 
 def load(artifact: Artifact, options: EngineOptions) -> ChildEngine:
-    """The artifact's model, see `paddle_predictor.load`. Raises LoadFailed, StorageError."""
+    """Load the artifact's model, see `serving.engines.paddle.predictor`. Raises LoadFailed, StorageError."""
     if artifact.content is not None:
         raise LoadFailed(
             f"{artifact.uri} is one file: a PaddlePaddle model is a folder with a program and its parameters"
         )
     files_of(artifact)  # before a process is started
-    folder = Folder(artifact, copy=not options.allow_code)  # what is checked is loaded
+    # Without `allow_code` exactly the checked bytes must be loaded.
+    folder = ModelFolder(artifact, copy=not options.allow_code)
     return ChildEngine(PREDICTOR, folder, artifact, options)

@@ -1,4 +1,4 @@
-"""PaddlePaddle, imported without its greetings: what is wrong comes as exceptions."""
+"""Import PaddlePaddle without its banner and warnings; errors are raised as exceptions."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ os.environ.setdefault("GLOG_minloglevel", "2")  # errors only; read when the lib
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # that a compiler's cache is missing
+    warnings.simplefilter("ignore")  # it warns about a missing compiler cache
     from paddle import inference
-    from paddle.base import core  # no public name: reads programs of the form before release 3
+    from paddle.base import core  # not public: reads programs saved before release 3
 
 __all__ = ["core", "inference"]

@@ -1,4 +1,4 @@
-"""PaddlePaddle's predictor. Lives in the process of a model (`child_main`): only `paddle` knows it, by its name."""
+"""PaddlePaddle's predictor. Only the process of a model imports this module (`serving.engines.child.main`)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from serving.engines.base.datatypes import Tensor
-from serving.engines.base.engine import Cancellation, EngineOptions, Signature
-from serving.engines.base.errors import InferenceFailed, InputRefused, LoadFailed
-from serving.engines.base.loaded import LoadedModel
-from serving.engines.base.reasons import reason_of
+from serving.engines.base.engine import Cancellation, EngineOptions, LoadedModel, Signature
+from serving.engines.base.errors import InferenceFailed, InputRefused, LoadFailed, short_reason
 from serving.engines.paddle.library import core, inference
 from serving.engines.paddle.program import Program, files_of, program_of
 
@@ -19,15 +17,15 @@ if TYPE_CHECKING:
     from serving.storage.base.artifact import Artifact
 
 PLATFORM: Final = "paddle_inference"
-_REFUSALS: Final = (ValueError, IndexError)  # what its InvalidArgument and OutOfRange are in Python
+_REFUSALS: Final = (ValueError, IndexError)  # InvalidArgument and OutOfRange in Python
 
 
 def load(artifact: Artifact, options: EngineOptions) -> PaddleEngine:
-    """The model of a folder: `NAME.pdiparams` and `NAME.json` or `NAME.pdmodel`. Raises LoadFailed, StorageError."""
+    """Load a folder with `NAME.pdiparams` and `NAME.json` or `NAME.pdmodel`. Raises LoadFailed, StorageError."""
     program_file, parameters = files_of(artifact)
     program = program_of(program_file, artifact.read(program_file), core.ProgramDesc)
     if not options.allow_code:
-        program.refuse_what_reaches_out()
+        program.refuse_unsafe_operators()
     config = inference.Config(str(artifact.path / program_file), str(artifact.path / parameters))
     config.disable_gpu()
     config.disable_glog_info()
@@ -36,12 +34,12 @@ def load(artifact: Artifact, options: EngineOptions) -> PaddleEngine:
         return PaddleEngine(inference.create_predictor(config), program)
     except LoadFailed:
         raise
-    except Exception as error:  # the library's have no common base
-        raise LoadFailed(f"PaddlePaddle cannot load {artifact.uri}: {reason_of(error)}") from error
+    except Exception as error:  # the library's errors have no common base class
+        raise LoadFailed(f"PaddlePaddle cannot load {artifact.uri}: {short_reason(error)}") from error
 
 
 class PaddleEngine(LoadedModel):
-    """A predictor; always called by the same thread."""
+    """A predictor. Every call must come from the same thread."""
 
     def __init__(self, predictor: Any, program: Program) -> None:
         self._predictor = predictor
@@ -49,11 +47,11 @@ class PaddleEngine(LoadedModel):
         unknown = [name for name in inputs if name not in program.inputs]
         unknown += [name for name in outputs if name not in program.outputs]
         if unknown or not outputs:
-            raise LoadFailed(f"the program does not say what its tensors {', '.join(unknown)} are")
+            raise LoadFailed(f"the program does not declare its tensors {', '.join(unknown)}")
         self._inputs = {name: predictor.get_input_handle(name) for name in inputs}
         self._outputs = {name: predictor.get_output_handle(name) for name in outputs}
-        taken, given = (program.inputs[name] for name in inputs), (program.outputs[name] for name in outputs)
-        super().__init__(Signature(PLATFORM, tuple(taken), tuple(given)))
+        specs = tuple(program.inputs[name] for name in inputs), tuple(program.outputs[name] for name in outputs)
+        super().__init__(Signature(PLATFORM, *specs))
 
     def infer(
         self, inputs: Mapping[str, Tensor], outputs: Sequence[str], _: Cancellation | None = None
@@ -65,11 +63,11 @@ class PaddleEngine(LoadedModel):
             self._predictor.run()
             return [self._outputs[name].copy_to_cpu() for name in outputs]
         except _REFUSALS as error:
-            raise InputRefused(reason_of(error)) from error
+            raise InputRefused(short_reason(error)) from error
         except Exception as error:  # as in `load`
-            raise InferenceFailed(reason_of(error)) from error
+            raise InferenceFailed(short_reason(error)) from error
 
     def close(self) -> None:
-        """Let go of the predictor."""
+        """Release the predictor."""
         self._inputs = self._outputs = {}
         self._predictor = None

@@ -1,8 +1,8 @@
-"""What must be known of a PaddlePaddle program before it runs: its tensors, and that it is no more than arithmetic.
+"""Read the tensors of a PaddlePaddle program before it runs, and refuse operators that do more than compute.
 
-A predictor does not tell types and shapes before its first run, and a first run needs them.
+A predictor reports types and shapes only after its first run, which needs them. There are two file formats:
 
-    .json       since release 3: blocks of operators, whose names have the number of their dialect in front (`1.data`)
+    .json       since release 3: blocks of operators, whose names begin with the number of their dialect (`1.data`)
     .pdmodel    before: a protocol buffer (`framework.proto`), read by the library
 """
 
@@ -29,33 +29,33 @@ PROTOBUF: Final = ".pdmodel"
 _INPUTS: Final = frozenset({"data", "feed"})
 _OUTPUT: Final = "fetch"
 _DIALECT: Final = re.compile(r"^\d+\.")
-"""In front of names; the long names of dialects (`pd_op.`) are written by no release, and not taken here."""
+"""The prefix of names. No release writes the long names of dialects (`pd_op.`), so they are refused."""
 _JSON_TYPES: Final = {
     "t_bool": "BOOL", "t_ui8": "UINT8", "t_i8": "INT8", "t_i32": "INT32", "t_i64": "INT64",
     "t_f16": "FP16", "t_f32": "FP32", "t_f64": "FP64",
 }  # fmt: skip
 _PROTOBUF_TYPES: Final = {name: name for name in _JSON_TYPES.values()}
-"""What the library can copy in and out."""
-_REACHES_OUT: Final = frozenset({
+"""The types that the library can copy in and out."""
+_UNSAFE: Final = frozenset({
     "save", "save_combine", "load", "load_combine", "read_file", "py_func", "pylayer", "run_program",
     "send", "recv", "send_and_recv", "listen_and_serv", "recv_save", "send_barrier", "fetch_barrier",
     "gen_nccl_id", "gen_bkcl_id", "c_gen_nccl_id", "c_gen_bkcl_id", "checkpoint_notify", "heter_listen_and_serv",
     "tensorrt_engine", "cinn_jit_kernel", "lite_engine", "nnadapter_engine", "onnxruntime_engine", "dlnne_engine",
 })  # fmt: skip
-"""Operators for files, the network and Python, and those that hand over to an engine which has its own."""
+"""Operators for files, the network and Python, and those that run another engine, which may have its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Inputs and outputs by name in their order, and the names of all operators."""
+    """The inputs and outputs of a program by name, in order, and the names of all its operators."""
 
     inputs: Mapping[str, TensorSpec]
     outputs: Mapping[str, TensorSpec]
     operators: frozenset[str]
 
-    def refuse_what_reaches_out(self) -> None:
-        """Raises LoadFailed for operators that use files, the network or Python."""
-        found = sorted(self.operators & _REACHES_OUT)
+    def refuse_unsafe_operators(self) -> None:
+        """Raise LoadFailed for operators that use files, the network or Python."""
+        found = sorted(self.operators & _UNSAFE)
         if found:
             raise LoadFailed(
                 f"the program has operators that use files, the network or Python ({', '.join(found)}): "
@@ -64,9 +64,9 @@ class Program:
 
 
 def files_of(artifact: Artifact) -> tuple[str, str]:
-    """The names of program and parameters. Raises LoadFailed, StorageError."""
+    """Return the file names of the program and of its parameters. Raises LoadFailed, StorageError."""
     parameters = only_file(artifact, (PARAMETERS,))
-    stem = parameters[: -len(PARAMETERS)]  # in whatever case
+    stem = parameters[: -len(PARAMETERS)]  # in any case
     names = artifact.names()
     for form in (JSON, PROTOBUF):
         if stem + form in names:
@@ -75,13 +75,13 @@ def files_of(artifact: Artifact) -> tuple[str, str]:
 
 
 def program_of(name: str, content: bytes, description: Callable[[bytes], Any]) -> Program:
-    """The program of the file `name`; `description` is the library's `ProgramDesc`. Raises LoadFailed."""
+    """Read the program of the file `name`; `description` is the library's `ProgramDesc`. Raises LoadFailed."""
     try:
         return _of_json(content) if name.endswith(JSON) else _of_protobuf(description(content))
     except LoadFailed:
         raise
-    except Exception as error:  # the library's have no common base
-        raise LoadFailed(f"{name} is no program of PaddlePaddle: it is damaged or cut off") from error
+    except Exception as error:  # the library's errors have no common base class
+        raise LoadFailed(f"{name} is not a PaddlePaddle program, or it is damaged") from error
 
 
 def _of_json(content: bytes) -> Program:
@@ -90,26 +90,26 @@ def _of_json(content: bytes) -> Program:
     inputs: dict[str, TensorSpec] = {}
     outputs: dict[str, TensorSpec] = {}
     for operator in _operators(program):
-        kind = _short(operator["#"])
-        names.add(kind.rstrip("_"))  # of one that works in place
+        kind = _without_dialect(operator["#"])
+        names.add(kind.rstrip("_"))  # the suffix of an operator that works in place
         if kind in _INPUTS or kind == _OUTPUT:
             name = next(item["AT"]["D"] for item in operator["A"] if item["N"] == "name")
             element, shape = operator["O"][0]["TT"]["D"][:2]
-            spec = _spec(name, _short(element["#"]), _JSON_TYPES, shape)
+            spec = _spec(name, _without_dialect(element["#"]), _JSON_TYPES, shape)
             (outputs if kind == _OUTPUT else inputs)[name] = spec
     return Program(inputs, outputs, frozenset(names))
 
 
-def _short(name: str) -> str:
-    """Without the number of its dialect. Raises ValueError when a dialect's name stands there."""
+def _without_dialect(name: str) -> str:
+    """Return a name without the number of its dialect. Raises ValueError for the name of a dialect."""
     kind = _DIALECT.sub("", name)
     if "." in kind:
-        raise ValueError(f"{name!r} has no number of a dialect")
+        raise ValueError(f"{name!r} does not begin with the number of a dialect")
     return kind
 
 
 def _operators(node: Any) -> Iterator[Any]:
-    """Those of a program, with those of the programs within them."""
+    """Yield the operators of a program and of its nested programs."""
     for region in node.get("regions", ()):
         for block in region["blocks"]:
             for operator in block["ops"]:

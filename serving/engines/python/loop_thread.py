@@ -1,9 +1,8 @@
-"""An event loop in a thread of its own: what is made on it may be used on it for as long as the model lives.
+"""An event loop in a thread of its own, for the lifetime of a model.
 
-A call ends when its coroutine has ended, however that goes: one that goes on after it was cancelled still uses the
-model, and the server is to know. Code that blocks the loop keeps all other calls from even beginning. Whoever leaves
-such a queue does so at once, as behind an inference (`turn`), unless the loop has been blocked for so long that it
-hangs.
+A call returns when its coroutine has ended, even after cancellation: until then it uses the model, and the server
+counts it. Code that blocks the loop keeps all other calls from starting. A waiting call that is cancelled returns at
+once, as in `ExclusiveSlot`, unless the loop has been blocked for so long that it hangs.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ import uvloop
 
 from serving.engines.base.engine import Cancellation
 from serving.engines.base.errors import Cancelled, InferenceFailed
-from serving.engines.base.exclusive_slot import PATIENCE
+from serving.engines.base.exclusive_slot import HANG_AFTER
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-CLOSE_TIMEOUT: Final = 1.0  # s that what still runs may take to end; the process does not wait longer for a model
+CLOSE_TIMEOUT: Final = 1.0  # s for running coroutines to end
 
 
 class _Call(Generic[T]):
-    """A coroutine on its way; `ended` is told how it went by the loop."""
+    """A coroutine to run; the loop sets the result of `ended`."""
 
     __slots__ = ("ended", "task", "work")
 
@@ -43,24 +42,27 @@ class _Call(Generic[T]):
 
 
 class LoopThread:
-    """Runs coroutines for other threads, side by side; `monotonic` is a clock in seconds."""
+    """Run coroutines of other threads concurrently; `monotonic` is a clock in seconds."""
 
     def __init__(self, name: str, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
-        self._loop = uvloop.new_event_loop()  # a sixth less time for a call that sleeps than asyncio's own
+        self._loop = uvloop.new_event_loop()  # a call that sleeps takes a sixth less time than with asyncio's loop
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
         self._thread.start()
-        self._asked_at: deque[float] = deque()  # of the calls that the loop has not come to, in its order
-        self._asking = threading.Lock()
+        self._queued_at: deque[float] = deque()  # of the calls that the loop has not started, in order
+        self._queue_lock = threading.Lock()
 
     def run(self, work: Coroutine[Any, Any, T], cancellation: Cancellation | None = None) -> T:
-        """The result of `work`; blocks. Raises what it raises, Cancelled, and InferenceFailed if it cancels itself."""
+        """Return the result of `work`; blocks.
+
+        Raises the errors of `work`, Cancelled, and InferenceFailed when `work` cancels itself.
+        """
         call = _Call(work)
-        with self._asking:
-            self._asked_at.append(self._monotonic())
-            self._loop.call_soon_threadsafe(self._begin, call)
+        with self._queue_lock:
+            self._queued_at.append(self._monotonic())
+            self._loop.call_soon_threadsafe(self._start, call)
         if cancellation is not None:
-            cancellation.on_cancel(partial(self._leave, call))
+            cancellation.on_cancel(partial(self._abandon, call))
         try:
             return call.ended.result()
         except CancelledError as error:
@@ -69,54 +71,49 @@ class LoopThread:
             raise InferenceFailed("the model cancelled its own task") from error
 
     def close(self) -> None:
-        """End what runs, and the thread; a coroutine that blocks the loop is left behind."""
+        """Cancel running coroutines and end the thread, unless a coroutine blocks the loop."""
         try:
-            asyncio.run_coroutine_threadsafe(_end_others(), self._loop).result(CLOSE_TIMEOUT)
+            asyncio.run_coroutine_threadsafe(_cancel_all(), self._loop).result(CLOSE_TIMEOUT)
         except TimeoutError:
-            log.warning("%s: code of the model still runs and is left behind", self._thread.name)
+            log.warning("%s: code of the model is still running and was abandoned", self._thread.name)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(CLOSE_TIMEOUT)
         if not self._thread.is_alive():
             self._loop.close()
 
-    def _begin(self, call: _Call[Any]) -> None:
-        """Of the loop."""
-        self._asked_at.popleft()
+    def _start(self, call: _Call[Any]) -> None:
+        """Start a call; runs on the loop."""
+        self._queued_at.popleft()
         if call.ended.set_running_or_notify_cancel():
-            call.task = self._loop.create_task(_contained(call.work))
-            call.task.add_done_callback(partial(_tell, call))
-        else:  # who asked has left
+            call.task = self._loop.create_task(_run_task(call.work))
+            call.task.add_done_callback(partial(_complete, call))
+        else:  # the call was cancelled while it waited
             call.work.close()
 
-    def _leave(self, call: _Call[Any]) -> None:
-        """Nobody waits any more: out of the queue, or ask the coroutine to end."""
-        if self._blocked_for() > PATIENCE or not call.ended.cancel():
-            self._loop.call_soon_threadsafe(_cancel, call)
+    def _abandon(self, call: _Call[Any]) -> None:
+        """Cancel a call: remove it from the queue, or cancel its coroutine."""
+        if self._blocked_seconds() > HANG_AFTER or not call.ended.cancel():
+            # A queued call is started first, so that its task exists by then.
+            self._loop.call_soon_threadsafe(lambda: call.task.cancel() if call.task is not None else None)
 
-    def _blocked_for(self) -> float:
-        """Seconds, at least."""
+    def _blocked_seconds(self) -> float:
+        """Return a lower bound of the seconds for which the loop has been blocked."""
         try:
-            return self._monotonic() - self._asked_at[0]
+            return self._monotonic() - self._queued_at[0]
         except IndexError:
             return 0.0
 
 
-def _cancel(call: _Call[Any]) -> None:
-    """Of the loop, which has come to the call by now."""
-    if call.task is not None:
-        call.task.cancel()
-
-
-async def _contained(work: Coroutine[Any, Any, T]) -> T:
-    """What would end the loop is the model's failure."""
+async def _run_task(work: Coroutine[Any, Any, T]) -> T:
+    """Turn exceptions that would end the loop into InferenceFailed."""
     try:
         return await work
     except (SystemExit, KeyboardInterrupt) as error:
         raise InferenceFailed(f"{type(error).__name__}: {error}") from error
 
 
-def _tell(call: _Call[Any], task: asyncio.Task[Any]) -> None:
-    call.work.close()  # of a task that was cancelled before its first step
+def _complete(call: _Call[Any], task: asyncio.Task[Any]) -> None:
+    call.work.close()  # in case the task was cancelled before its first step
     if task.cancelled():
         call.ended.set_exception(CancelledError())
     elif (error := task.exception()) is not None:
@@ -125,7 +122,7 @@ def _tell(call: _Call[Any], task: asyncio.Task[Any]) -> None:
         call.ended.set_result(task.result())
 
 
-async def _end_others() -> None:
+async def _cancel_all() -> None:
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()

@@ -1,8 +1,8 @@
-"""Importing a user's `model.py` and making an object of its class.
+"""Import a user's `model.py` and create an instance of its class.
 
-Files beside it can be imported relatively, and by name: installed packages of that name come first, and so does what
-another model in this process has imported by it. No bytecode is written, by this process any more, since code may be
-imported at any time: the folder stays as it was, and so does its digest.
+Files beside it can be imported relatively, and absolutely by name. An installed package of the same name has priority,
+and so has a module of that name that another model in this process has imported. This process writes no bytecode any
+more, because code may be imported at any time, and a changed folder would have another digest.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from types import ModuleType
 from typing import Any, Final
 
 from clusters.base.redact import one_line
-from serving.engines.base.errors import LoadFailed
-from serving.engines.base.folder import Folder
-from serving.engines.base.reasons import LONGEST
+from serving.engines.base.errors import MAX_REASON, LoadFailed
+from serving.engines.base.folder import ModelFolder
 from serving.engines.python.stages import PREDICT
 
 FILE: Final = "model.py"
@@ -29,9 +28,9 @@ _numbers: Final = itertools.count(1)
 
 
 class UserModule:
-    """The module of `model.py` in `place`, a folder within `folder`, until `close`."""
+    """The module of `model.py` in `place`, a folder inside `folder`, until `close`."""
 
-    def __init__(self, folder: Folder, place: Path) -> None:
+    def __init__(self, folder: ModelFolder, place: Path) -> None:
         self._folder = folder
         self._place = place
         self._name = f"knodel_model_{next(_numbers)}"  # several models may be loaded
@@ -45,23 +44,23 @@ class UserModule:
             raise
 
     def instance(self) -> Any:
-        """An object of the class `Model`, or of the only class that has `predict`. Raises LoadFailed."""
+        """Return an instance of the class `Model`, or of the only class with `predict`. Raises LoadFailed."""
         made = self._class()
         with self.user_code(f"{made.__name__}()"):
             return made()
 
     @contextmanager
     def user_code(self, what: str) -> Iterator[None]:
-        """Around user's code while the model is loaded: what it raises is a LoadFailed that names its line."""
+        """Turn an error of user code inside the block into a LoadFailed with its line; `what` names the code."""
         try:
             yield
         except LoadFailed:
             raise
-        except BaseException as error:  # also of one that exits
+        except BaseException as error:  # user code may call sys.exit()
             raise LoadFailed(f"{what} failed: {self._reason_of(error)}") from error
 
     def close(self) -> None:
-        """Forget the module, and those beside it."""
+        """Remove the module, and those beside it, from Python's modules."""
         own = [name for name, module in list(sys.modules.items()) if self._is_own(getattr(module, "__file__", None))]
         for name in own:
             del sys.modules[name]
@@ -73,7 +72,7 @@ class UserModule:
             self._name, self._place / FILE, submodule_search_locations=[str(self._place)]
         )
         if spec is None or spec.loader is None:
-            raise LoadFailed(f"{FILE} is no Python module")
+            raise LoadFailed(f"{FILE} is not a Python module")
         module = importlib.util.module_from_spec(spec)
         sys.modules[self._name] = module
         spec.loader.exec_module(module)
@@ -88,15 +87,17 @@ class UserModule:
             if isinstance(value, type) and value.__module__ == self._name and hasattr(value, PREDICT)
         ]  # fmt: skip
         if len(found) != 1:
-            raise LoadFailed(f"{FILE} has {len(found)} classes with a method {PREDICT}: call the one to serve {CLASS}")
+            raise LoadFailed(
+                f"{FILE} has {len(found)} classes with a method {PREDICT}: rename the one to serve to {CLASS}"
+            )
         return found[0]
 
     def _reason_of(self, error: BaseException) -> str:
-        """The error on one line, with the user's line that it comes from and without places on this machine."""
+        """Return the error on one line, with its line in user code and without paths of this machine."""
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if self._is_own(frame.filename)]
         where = f"{Path(frames[-1].filename).name} line {frames[-1].lineno}: " if frames else ""
-        words = self._folder.without_path(f"{type(error).__name__}: {error}")
-        return one_line(f"{where}{words}", LONGEST)
+        message = self._folder.without_path(f"{type(error).__name__}: {error}")
+        return one_line(f"{where}{message}", MAX_REASON)
 
     def _is_own(self, file: str | None) -> bool:
         return file is not None and Path(file).is_relative_to(self._place)

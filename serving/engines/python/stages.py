@@ -1,10 +1,10 @@
-"""The stages of a user's class, inspected once: which there are, and how they are called.
+"""Inspect the stages of a user's class, once, when the model is loaded.
 
-    preprocess → predict → postprocess        all but `predict` may be missing
+    preprocess → predict → postprocess        only `predict` is required
 
-Each is a plain or an async function; `predict` may also be a generator, plain or async, and then `postprocess` is given
-each part. The first stage takes each input by its name if its parameters are called so, else one thing: the array of
-the only input, or a dict of all.
+Each is a plain or an async function. `predict` may also be a generator, plain or async; `postprocess` then gets each
+part. The first stage gets each input as a keyword argument if its parameters have these names. Otherwise it gets one
+argument: the array of the only input, or a dict of all inputs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
 from serving.engines.base.datatypes import Tensor
@@ -20,8 +19,8 @@ from serving.engines.base.errors import LoadFailed
 
 Tensors = Mapping[str, Tensor]
 Stage = Callable[..., Any]
-Way = Callable[[Stage, Tensors], Any]
-"""Calls the first stage with the tensors as it wants them."""
+FirstCall = Callable[[Stage, Tensors], Any]
+"""Calls the first stage with the tensors in the form of its parameters."""
 
 LOAD: Final = "load"
 PREDICT: Final = "predict"
@@ -31,48 +30,48 @@ POSTPROCESS: Final = "postprocess"
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """`way` is how the first stage is called; `yields`: `predict` is a generator."""
+    """The methods of an inference. `call_first` calls the first one; `yields` is whether `predict` is a generator."""
 
     preprocess: Stage | None
     predict: Stage
     postprocess: Stage
-    way: Way
+    call_first: FirstCall
     yields: bool
 
 
 def stages_of(model: Any, inputs: Sequence[str]) -> Stages:
-    """The stages of an object that is given tensors called `inputs`. Raises LoadFailed."""
-    preprocess, predict, postprocess = (method(model, name) for name in (PREPROCESS, PREDICT, POSTPROCESS))
+    """Return the stages of an instance whose inputs are called `inputs`. Raises LoadFailed."""
+    preprocess, predict, postprocess = (find_method(model, name) for name in (PREPROCESS, PREDICT, POSTPROCESS))
     if predict is None:
         raise LoadFailed(f"class {type(model).__name__} has no method {PREDICT}")
     yields = inspect.isgeneratorfunction(predict) or inspect.isasyncgenfunction(predict)
-    return Stages(preprocess, predict, postprocess or _as_it_is, _way_of(preprocess or predict, inputs), yields)
+    return Stages(preprocess, predict, postprocess or _unchanged, _first_call(preprocess or predict, inputs), yields)
 
 
 def is_async(model: Any) -> bool:
-    """Whether a method of the object that the server calls is async."""
-    methods = [method(model, name) for name in (LOAD, PREPROCESS, PREDICT, POSTPROCESS)]
-    return any(map(awaits, methods))
+    """Return whether any method that the server calls is async."""
+    methods = [find_method(model, name) for name in (LOAD, PREPROCESS, PREDICT, POSTPROCESS)]
+    return any(map(is_async_function, methods))
 
 
-def awaits(stage: Stage | None) -> bool:
-    """Whether it is an async function or an async generator."""
+def is_async_function(stage: Stage | None) -> bool:
+    """Return whether a stage is an async function or an async generator."""
     return inspect.iscoroutinefunction(stage) or inspect.isasyncgenfunction(stage)
 
 
-def method(model: Any, name: str) -> Stage | None:
-    """The method of that name, if there is one. Raises LoadFailed when it is something else."""
+def find_method(model: Any, name: str) -> Stage | None:
+    """Return the method of that name, None without it. Raises LoadFailed for an attribute that is not a method."""
     found = getattr(model, name, None)
     if found is not None and not callable(found):
-        raise LoadFailed(f"{name} of class {type(model).__name__} is no method")
+        raise LoadFailed(f"{name} of class {type(model).__name__} is not a method")
     return found
 
 
-def takes(stage: Stage, *positional: object, **named: object) -> bool:
-    """Whether `stage` can be called so."""
+def accepts(stage: Stage, *positional: object, **named: object) -> bool:
+    """Return whether `stage` accepts these arguments."""
     try:
         signature = inspect.signature(stage)
-    except ValueError:  # functions in C need not tell
+    except ValueError:  # functions in C may have no signature
         return not named
     try:
         signature.bind(*positional, **named)
@@ -81,28 +80,19 @@ def takes(stage: Stage, *positional: object, **named: object) -> bool:
     return True
 
 
-def _way_of(stage: Stage, inputs: Sequence[str]) -> Way:
-    if takes(stage, **dict.fromkeys(inputs)):
-        return _by_name
-    if not takes(stage, None):
+def _first_call(stage: Stage, inputs: Sequence[str]) -> FirstCall:
+    if accepts(stage, **dict.fromkeys(inputs)):
+        return lambda stage, tensors: stage(**tensors)
+    if not accepts(stage, None):
         names = ", ".join(inputs)
         raise LoadFailed(
-            f"{getattr(stage, '__name__', stage)} takes neither the inputs by name ({names}) nor one value"
+            f"{getattr(stage, '__name__', stage)} accepts neither the inputs by name ({names}) nor one argument"
         )
-    return _all_in_a_dict if len(inputs) > 1 else partial(_alone, inputs[0])
+    if len(inputs) > 1:
+        return lambda stage, tensors: stage(tensors)
+    (only,) = inputs
+    return lambda stage, tensors: stage(tensors[only])
 
 
-def _by_name(stage: Stage, tensors: Tensors) -> Any:
-    return stage(**tensors)
-
-
-def _all_in_a_dict(stage: Stage, tensors: Tensors) -> Any:
-    return stage(tensors)
-
-
-def _alone(name: str, stage: Stage, tensors: Tensors) -> Any:
-    return stage(tensors[name])
-
-
-def _as_it_is(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
     return value

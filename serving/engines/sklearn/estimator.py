@@ -1,11 +1,12 @@
-"""Fitted scikit-learn estimators as engines, wherever they were loaded from.
+"""Create engines from fitted scikit-learn estimators, for both file formats.
 
-`output-0` is what `predict` says (`transform`, of what only transforms), `probabilities` what `predict_proba` says.
-What the answers look like is found by asking once, for a row that the estimator has seen something of.
+`output-0` is the result of `predict`, or of `transform` for a transformer; `probabilities` is that of `predict_proba`.
+Their types and shapes are determined by one call with an example row of values that the estimator knows.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import ModuleType
@@ -16,41 +17,67 @@ from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import _VectorizerMixin
+from threadpoolctl import ThreadpoolController
 
 from serving.engines.base.datatypes import Tensor
 from serving.engines.base.engine import EngineOptions, TensorSpec
-from serving.engines.base.errors import LoadFailed
-from serving.engines.base.reasons import reason_of
-from serving.engines.base.tabular import FLOATS, OUTPUT, PROBABILITIES, Answer, TabularEngine, as_tensor, spec_of
-from serving.engines.base.threads import ThreadLimit
+from serving.engines.base.errors import LoadFailed, short_reason
+from serving.engines.base.tabular import (
+    FLOATS,
+    OUTPUT,
+    PROBABILITIES,
+    TabularEngine,
+    TabularOutput,
+    as_tensor,
+    output_spec,
+)
 from serving.engines.sklearn.features import Features, by_position, features_of
-from serving.engines.sklearn.linear import direct
+from serving.engines.sklearn.linear import fast_predict
 
 _PLAIN: Final = (str, bytes, int, float, complex, type(None), np.generic)
 _LIBRARIES: Final = frozenset({"sklearn", "numpy", "scipy", "builtins", "xgboost", "lightgbm"})
-"""Whose code takes a time that depends on the size of its input only; but for the patterns by which texts are cut."""
+"""Packages whose time for an inference depends only on the size of its input, except for patterns of vectorizers."""
 
 
-def engine_of(model: Any, platform: str, options: EngineOptions) -> TabularEngine:
-    """The engine of a fitted estimator, which it changes for serving. Raises LoadFailed."""
+class ThreadLimit:
+    """Limit OpenMP and BLAS to `threads` threads in each thread that calls it; OpenMP has a limit for each thread.
+
+    It affects the libraries that are loaded when it is created. Searching for them again would take a thousand times as
+    long as a call.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
+        self._controller = ThreadpoolController()
+        self._thread = threading.local()
+
+    def __call__(self) -> None:
+        """Limit the calling thread, the first time."""
+        if not hasattr(self._thread, "limited"):
+            self._controller.limit(limits=self._threads)
+            self._thread.limited = True
+
+
+def make_engine(model: Any, platform: str, options: EngineOptions) -> TabularEngine:
+    """Create the engine of a fitted estimator, and modify the estimator for serving. Raises LoadFailed."""
     features = features_of(model)
     parts = parts_of(model)
     _prepare(parts)
-    answers = _answers(model, features)
+    outputs = _outputs(model, features)
     bounded = all(_package(part) in _LIBRARIES and not isinstance(part, _VectorizerMixin) for part in parts)
-    return TabularEngine(platform, features.specs, answers, rows=features.rows, bounded=bounded,
+    return TabularEngine(platform, features.specs, outputs, rows=features.rows, bounded=bounded,
                          enter_thread=ThreadLimit(options.threads))  # fmt: skip
 
 
 def parts_of(model: Any) -> list[Any]:
-    """Every object of which the model is made, itself first; without containers, arrays and plain values."""
+    """Return all objects inside the model, itself first, without containers, arrays and plain values."""
     parts, seen, left = [], set(), [model]
     while left:
         part = left.pop()
         if isinstance(part, _PLAIN) or id(part) in seen:
             continue
         seen.add(id(part))
-        inner = _inner(part)
+        inner = _elements(part)
         if inner is None:
             parts.append(part)
             inner = () if isinstance(part, type | ModuleType) else getattr(part, "__dict__", {}).values()
@@ -58,8 +85,8 @@ def parts_of(model: Any) -> list[Any]:
     return parts
 
 
-def _inner(part: Any) -> Iterable[Any] | None:
-    """What a container contains; None of what is none."""
+def _elements(part: Any) -> Iterable[Any] | None:
+    """Return the elements of a container, None for anything else."""
     if isinstance(part, Mapping):
         return part.values()
     if isinstance(part, partial):
@@ -75,10 +102,10 @@ def _package(part: Any) -> str:
 
 
 def _prepare(parts: Iterable[Any]) -> None:
-    """Make the estimators take arrays by position, and one thread each.
+    """Let the estimators accept arrays without column names, and use one thread each.
 
-    They would warn of arrays without the names of the data frame that they were fitted on, and joblib starts its
-    threads anew for each call, which costs more than they save: requests run in parallel, not parts of one.
+    An estimator that was fitted on a data frame warns about arrays without names. joblib starts new threads for each
+    call, which takes longer than they save; requests run in parallel instead.
     """
     for part in parts:
         if not isinstance(part, BaseEstimator):
@@ -87,40 +114,43 @@ def _prepare(parts: Iterable[Any]) -> None:
         if isinstance(part, ColumnTransformer) and "transformers_" in state:
             part.transformers_ = list(by_position(part))
         state.pop("feature_names_in_", None)
-        state.pop("_sklearn_output_config", None)  # data frames as answers
+        state.pop("_sklearn_output_config", None)  # returns data frames otherwise
         if "n_jobs" in state:
             part.n_jobs = 1
 
 
-def _answers(model: Any, features: Features) -> list[Answer]:
-    ask = direct(model) or getattr(model, "predict", None) or getattr(model, "transform", None)
-    if ask is None:
+def _outputs(model: Any, features: Features) -> list[TabularOutput]:
+    compute = fast_predict(model) or getattr(model, "predict", None) or getattr(model, "transform", None)
+    if compute is None:
         raise LoadFailed(f"a {type(model).__name__} has neither predict nor transform: it cannot be served")
     classes = getattr(model, "classes_", None)
-    answers = [_answer(OUTPUT, ask, features, classes if isinstance(classes, np.ndarray) else None)]
-    if hasattr(model, "predict_proba") and not isinstance(classes, list):  # a list for each of several targets
-        answers.append(_answer(PROBABILITIES, model.predict_proba, features, None))
-    return answers
+    outputs = [_output(OUTPUT, compute, features, classes if isinstance(classes, np.ndarray) else None)]
+    if hasattr(model, "predict_proba") and not isinstance(classes, list):  # with several targets it is a list of lists
+        outputs.append(_output(PROBABILITIES, model.predict_proba, features, None))
+    return outputs
 
 
-def _answer(name: str, ask: Callable[[Any], Any], features: Features, labels: Tensor | None) -> Answer:
-    spec = _seen(name, ask, features)
+def _output(name: str, compute: Callable[[Any], Any], features: Features, labels: Tensor | None) -> TabularOutput:
+    spec = _observed_spec(name, compute, features)
     if spec is None:
-        known = None if labels is None else spec_of(name, as_tensor(labels))
+        known = None if labels is None else output_spec(name, as_tensor(labels))
         spec = known or TensorSpec(name, FLOATS, None)
-    return Answer(spec, ask, partial(as_tensor, datatype=spec.datatype))
+    return TabularOutput(spec, compute, partial(as_tensor, datatype=spec.datatype))
 
 
-def _seen(name: str, ask: Callable[[Any], Any], features: Features) -> TensorSpec | None:
-    """The output as it comes for two rows, since some forget that one row is a row; None when they are refused."""
+def _observed_spec(name: str, compute: Callable[[Any], Any], features: Features) -> TensorSpec | None:
+    """Return the spec of the output for two example rows, None when the model rejects them.
+
+    Some estimators return a result without the dimension of rows for a single row.
+    """
     try:
         with np.errstate(all="ignore"):
-            return spec_of(name, as_tensor(ask(np.repeat(features.example, 2, axis=0))))
+            return output_spec(name, as_tensor(compute(np.repeat(features.example, 2, axis=0))))
     except NotFittedError as error:
         raise LoadFailed("the model was saved before it was fitted: fit it first") from error
-    except ValueError:  # the example means nothing to it
+    except ValueError:  # the model rejects the example
         return None
     except LoadFailed:
         raise
-    except Exception as error:  # libraries that it needs, state that it lacks
-        raise LoadFailed(f"the model gives no {name}: {reason_of(error)}") from error
+    except Exception as error:  # such as missing libraries or missing state
+        raise LoadFailed(f"the model cannot compute {name}: {short_reason(error)}") from error

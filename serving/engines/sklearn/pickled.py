@@ -1,6 +1,6 @@
-"""scikit-learn models saved by pickle or joblib: loading one runs whatever its author wrote.
+"""scikit-learn models saved by pickle or joblib. Loading one runs code of its author.
 
-The registry lets nothing come here that was not named, and allowed.
+The registry requires that the format is named, and allowed.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 import joblib
 
-from serving.engines.base.errors import LoadFailed
+from serving.engines.base.errors import LoadFailed, short_reason
 from serving.engines.base.folder import only_file
-from serving.engines.base.reasons import reason_of
 from serving.engines.base.tabular import TabularEngine
-from serving.engines.sklearn.estimator import engine_of
+from serving.engines.sklearn.estimator import make_engine
 
 if TYPE_CHECKING:
     from serving.engines.base.engine import EngineOptions
@@ -25,10 +24,10 @@ SUFFIXES: Final = (".pkl", ".pickle", ".joblib")
 
 
 def load(artifact: Artifact, options: EngineOptions) -> TabularEngine:
-    """The model of the artifact's only file of either kind: joblib reads both. Raises LoadFailed, StorageError."""
+    """Load the artifact's only file with one of `SUFFIXES`; joblib reads all. Raises LoadFailed, StorageError."""
     name = only_file(artifact, SUFFIXES)
     try:
         model = joblib.load(io.BytesIO(artifact.read(name)))
-    except Exception as error:  # it runs code of others
-        raise LoadFailed(f"{name} cannot be loaded: {reason_of(error)}") from error
-    return engine_of(model, PLATFORM, options)
+    except Exception as error:  # unpickling runs code of the author
+        raise LoadFailed(f"{name} cannot be loaded: {short_reason(error)}") from error
+    return make_engine(model, PLATFORM, options)

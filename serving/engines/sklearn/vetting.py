@@ -1,10 +1,12 @@
-"""Which types of scikit-learn are served although skops vouches for none of them, and what is checked instead.
+"""The types of scikit-learn that are served though skops does not trust them, and the checks that make this safe.
 
-skops knows that a file makes objects of harmless types, not that what they hold is harmless. Trees hold the positions
-of their nodes and features, and scikit-learn reads memory there without looking: skops trusts no tree since 0.16. Here
-the positions are checked; trees of neighbours are made anew from their points. Sparse matrices, which SciPy reads and
-writes by positions of their own, and machines of support vectors, of which libsvm takes some sizes from others, are
-checked likewise, and no vectorizer opens what a caller names.
+skops checks the types in a file, not their values. Trees hold the positions of their nodes and features, and
+scikit-learn reads memory at these positions without bounds checks, so skops trusts no tree since 0.16. Instead:
+
+- The positions in trees are checked. Neighbour trees are rebuilt from their points.
+- Sparse matrices are checked, because SciPy reads and writes memory at their positions.
+- Support vector machines are checked, because libsvm derives some array sizes from others.
+- Vectorizers that open files named by a caller are refused.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ _KERNELS: Final = (
 )  # fmt: skip
 _SCORES: Final = ("f_classif", "f_regression", "chi2", "r_regression")
 _PLAIN: Final = (
-    "functools.partial",  # of a function that is trusted too
+    "functools.partial",  # its function must be trusted too
     "numpy.dtype",
     "numpy.mean",
     "sklearn._loss.loss.HalfTweedieLoss",
@@ -56,20 +58,20 @@ _PLAIN: Final = (
     *(f"sklearn.gaussian_process.kernels.{kernel}" for kernel in _KERNELS),
     *(f"sklearn.feature_selection._univariate_selection.{score}" for score in _SCORES),
 )
-"""Python that holds numbers and does arithmetic."""
+"""Python classes and functions that only hold numbers and compute."""
 TRUSTED: Final = frozenset(_VETTED + _PLAIN)
 
 _COMPRESSED: Final = frozenset({"csr", "csc"})
-_TEXT: Final = "content"  # as `input` of a vectorizer: callers send texts, not names of files
-_LEAF: Final = -1  # as the left child; sklearn/tree/_tree.pyx
+_TEXT: Final = "content"  # `input` of a vectorizer: callers send texts, not file names
+_LEAF: Final = -1  # value of the left child; sklearn/tree/_tree.pyx
 _BITSET: Final = 8  # words of 32 bits, for 256 categories; sklearn/ensemble/_hist_gradient_boosting/_bitset.pyx
-_CLASSIFIERS: Final = frozenset({"c_svc", "nu_svc"})  # of libsvm; others do not look at the vectors of each class
+_CLASSIFIERS: Final = frozenset({"c_svc", "nu_svc"})  # of libsvm; only they read the number of vectors of each class
 _PRECOMPUTED: Final = "precomputed"
-_MACHINE: Final = "a support vector machine"
+_SVM: Final = "a support vector machine"
 
 
 def vet(parts: Sequence[Any]) -> None:
-    """Check the parts of a model that was loaded from a file, before it is asked anything. Raises LoadFailed."""
+    """Check the parts of a loaded model, before its first call. Raises LoadFailed."""
     vetted = set()
     for part in parts:
         if isinstance(part, Tree):
@@ -81,15 +83,15 @@ def vet(parts: Sequence[Any]) -> None:
         elif isinstance(part, BaseDecisionTree) and hasattr(part, "tree_"):
             _require(part.tree_.n_features == part.n_features_in_)
         elif isinstance(part, BaseLibSVM) and hasattr(part, "support_"):
-            _vet_machine(part)
+            _vet_svm(part)
         elif isinstance(part, BaseHistGradientBoosting) and hasattr(part, "_predictors"):
-            _vet_histograms(part)
+            _vet_histogram_boosting(part)
         elif isinstance(part, NeighborsBase) and getattr(part, "_tree", None) is not None:
             vetted.add(id(part._tree))
-            _plant_anew(part)
+            _rebuild_neighbor_tree(part)
     if any(isinstance(part, KDTree | BallTree) and id(part) not in vetted for part in parts):
-        raise LoadFailed("the model keeps a tree of neighbours in a place where it is not known how to check it")
-    for part in reversed(parts):  # owners come before what they hold; this asks what all else was checked for
+        raise LoadFailed("the model has a neighbour tree in an unknown attribute, where it cannot be checked")
+    for part in reversed(parts):  # last, because it calls parts that must be checked; owners precede their parts
         if isinstance(part, BaseGradientBoosting) and hasattr(part, "estimators_"):
             _vet_boosting(part)
 
@@ -108,24 +110,27 @@ def _vet_vectorizer(vectorizer: Any) -> None:
         raise LoadFailed(f"{type(vectorizer).__name__} has input={vectorizer.input!r}: only {_TEXT!r} is served")
 
 
-def _vet_machine(machine: BaseLibSVM) -> None:
-    """sklearn/svm/src/libsvm/libsvm_helper.c, `set_model`: two numbers say how long all arrays are."""
+def _vet_svm(machine: BaseLibSVM) -> None:
+    """Check the array sizes, all of which libsvm derives from two numbers.
+
+    See `set_model` in sklearn/svm/src/libsvm/libsvm_helper.c.
+    """
     classes, vectors = len(machine._n_support), len(machine.support_)
     pairs = classes * (classes - 1) // 2
     coefficients = machine._dual_coef_
-    _require(classes > 1, _MACHINE)
-    if issparse(coefficients):  # whose values are read as if it were not
-        _require(len(coefficients.data) == (classes - 1) * vectors, _MACHINE)
+    _require(classes > 1, _SVM)
+    if issparse(coefficients):  # libsvm reads the values as a dense array
+        _require(len(coefficients.data) == (classes - 1) * vectors, _SVM)
     else:
-        _require(coefficients.shape == (classes - 1, vectors), _MACHINE)
-    _require(len(machine._intercept_) == pairs, _MACHINE)
-    _require(len(machine._probA) == len(machine._probB) and len(machine._probA) in (0, pairs), _MACHINE)
+        _require(coefficients.shape == (classes - 1, vectors), _SVM)
+    _require(len(machine._intercept_) == pairs, _SVM)
+    _require(len(machine._probA) == len(machine._probB) and len(machine._probA) in (0, pairs), _SVM)
     if machine._impl in _CLASSIFIERS:
-        _require(bool((machine._n_support >= 0).all()) and machine._n_support.sum() == vectors, _MACHINE)
+        _require(bool((machine._n_support >= 0).all()) and machine._n_support.sum() == vectors, _SVM)
     if machine.kernel == _PRECOMPUTED:
-        _require(bool(((machine.support_ >= 0) & (machine.support_ < machine.n_features_in_)).all()), _MACHINE)
+        _require(bool(((machine.support_ >= 0) & (machine.support_ < machine.n_features_in_)).all()), _SVM)
     else:
-        _require(machine.support_vectors_.shape == (vectors, machine.n_features_in_), _MACHINE)
+        _require(machine.support_vectors_.shape == (vectors, machine.n_features_in_), _SVM)
 
 
 def _vet_tree(tree: Tree) -> None:
@@ -136,14 +141,14 @@ def _vet_tree(tree: Tree) -> None:
 
 
 def _vet_boosting(model: BaseGradientBoosting) -> None:
-    """Whose trees are read past their owners, and add to what its first guess is given room for."""
+    """Check the trees, which are read directly, and the size of the initial prediction, which they add to in place."""
     width, targets = model.n_features_in_, model.n_trees_per_iteration_
     _require(model.estimators_.ndim == 2 and model.estimators_.shape[1] == targets)
     _require(all(tree.tree_.n_features == width and tree.tree_.n_outputs == 1 for tree in model.estimators_.flat))
     _require(model._raw_predict_init(np.zeros((1, width), np.float32)).shape == (1, targets))
 
 
-def _vet_histograms(model: BaseHistGradientBoosting) -> None:
+def _vet_histogram_boosting(model: BaseHistGradientBoosting) -> None:
     categorical = np.asarray(model._bin_mapper.is_categorical_, bool)
     _require(len(categorical) == model.n_features_in_)
     for predictor in (predictor for row in model._predictors for predictor in row):
@@ -159,7 +164,7 @@ def _vet_histograms(model: BaseHistGradientBoosting) -> None:
 
 
 def _vet_nodes(nodes: Tensor, inner: Tensor, fields: tuple[str, str, str], features: int) -> None:
-    """Children come behind their parents, so that no way down is endless, and are nodes; features are features."""
+    """Check that all positions are in range, and that children come after their parents, which excludes cycles."""
     place = np.flatnonzero(inner)
     left, right, feature = (nodes[field][place].astype(np.int64) for field in fields)
     for child in (left, right):
@@ -167,7 +172,7 @@ def _vet_nodes(nodes: Tensor, inner: Tensor, fields: tuple[str, str, str], featu
     _require(bool(((feature >= 0) & (feature < features)).all()))
 
 
-def _plant_anew(model: NeighborsBase) -> None:
+def _rebuild_neighbor_tree(model: NeighborsBase) -> None:
     kind = KDTree if isinstance(model._tree, KDTree) else BallTree
     model._tree = kind(
         model._fit_X, model.leaf_size, metric=model.effective_metric_, **model.effective_metric_params_

@@ -1,6 +1,6 @@
 """TensorFlow SavedModels, on the CPU: one signature of the model, as a function.
 
-TensorFlow's threads are the process's: all its models share one pool, made for the first of them.
+All models of a process share TensorFlow's thread pool, which is created with the options of the first.
 """
 
 from __future__ import annotations
@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from serving.engines.base.datatypes import BF16, BYTES, Tensor
-from serving.engines.base.engine import ANY, Cancellation, EngineOptions, Signature, TensorSpec
-from serving.engines.base.errors import Cancelled, InferenceFailed, InputRefused, LoadFailed
-from serving.engines.base.folder import Folder, only_file
-from serving.engines.base.loaded import LoadedModel
-from serving.engines.base.reasons import LONGEST
-from serving.engines.tensorflow.graph import refuse_what_reaches_out
+from serving.engines.base.engine import ANY, Cancellation, EngineOptions, LoadedModel, Signature, TensorSpec
+from serving.engines.base.errors import MAX_REASON, Cancelled, InferenceFailed, InputRefused, LoadFailed
+from serving.engines.base.folder import ModelFolder, only_file
+from serving.engines.tensorflow.graph import refuse_unsafe_operators
 from serving.engines.tensorflow.library import CancellationManager, is_stateful, tensorflow
 
 if TYPE_CHECKING:
@@ -30,7 +28,7 @@ log = logging.getLogger(__name__)
 
 PLATFORM: Final = "tensorflow_savedmodel"  # as the Open Inference Protocol names it
 FILE: Final = "saved_model.pb"
-SPLIT_FILE: Final = "saved_model.cpb"  # newer releases put models beyond 2 GB into it, and some read it first
+SPLIT_FILE: Final = "saved_model.cpb"  # newer releases use it for models beyond 2 GB, and some read it first
 SIGNATURE: Final = "serving_default"
 _DATATYPES: Final = {
     "bool": "BOOL",
@@ -43,30 +41,31 @@ _DATATYPES: Final = {
 
 
 def load(artifact: Artifact, options: EngineOptions) -> TensorflowEngine:
-    """The artifact's SavedModel. Raises LoadFailed, StorageError."""
+    """Load the artifact's SavedModel. Raises LoadFailed, StorageError."""
     inside = posixpath.dirname(only_file(artifact, (FILE,)))
     if artifact.content is None and posixpath.join(inside, SPLIT_FILE) in artifact.names():
         raise LoadFailed(f"{artifact.uri} has a {SPLIT_FILE}: save the model as one {FILE}")
     _set_threads(options.threads)
     with ExitStack() as opened:
-        folder = opened.enter_context(Folder(artifact, FILE, copy=not options.allow_code))  # what is checked is loaded
+        # Without `allow_code` exactly the checked bytes must be loaded.
+        folder = opened.enter_context(ModelFolder(artifact, FILE, copy=not options.allow_code))
         try:
             loaded = _loaded(folder.path / inside, options.allow_code)
         except LoadFailed:
             raise
-        except Exception as error:  # the library raises nearly everything
-            reason = folder.without_path(str(error))[:LONGEST]
+        except Exception as error:  # the library raises errors of many types
+            reason = folder.without_path(str(error))[:MAX_REASON]
             raise LoadFailed(f"TensorFlow cannot load {artifact.uri}: {reason}") from error
         function = _signature_of(loaded, artifact.uri, options.signature)
-        # A graph without operators for files has read all that it ever reads.
+        # A graph without operators for files never reads its folder again.
         return TensorflowEngine(loaded, function, opened.pop_all() if options.allow_code else ExitStack())
 
 
 class TensorflowEngine(LoadedModel):
-    """A signature of a SavedModel; `loaded` owns the variables, `opened` is what it needs until it is closed.
+    """A signature of a SavedModel; `loaded` owns the variables, and `close` closes `opened`.
 
-    Outputs that the protocol cannot carry (complex numbers) are left out. Never bounded: the work is done in
-    TensorFlow's own threads, so that a caller's CPU time says nothing of it.
+    Outputs that the protocol has no type for (complex numbers) are left out. It is never `bounded`, because the CPU
+    time of the calling thread does not include TensorFlow's own threads.
     """
 
     def __init__(self, loaded: Any, function: Any, opened: ExitStack) -> None:
@@ -80,7 +79,7 @@ class TensorflowEngine(LoadedModel):
             _spec(name, spec) for name, spec in function.structured_outputs.items() if spec.dtype.name in _DATATYPES
         )  # fmt: skip
         if not outputs:
-            raise LoadFailed("the signature has no output that the inference protocol can carry")
+            raise LoadFailed("the signature has no output with a type of the inference protocol")
         super().__init__(Signature(PLATFORM, inputs, outputs))
 
     def infer(
@@ -89,8 +88,8 @@ class TensorflowEngine(LoadedModel):
         """Run the graph once. Raises InputRefused, InferenceFailed, Cancelled."""
         try:
             tensors = {name: tensorflow.constant(tensor, self._types[name]) for name, tensor in inputs.items()}
-            answers = self._run(tensors, cancellation)
-            return [_array(answers[name]) for name in outputs]
+            results = self._run(tensors, cancellation)
+            return [_to_array(results[name]) for name in outputs]
         except tensorflow.errors.InvalidArgumentError as error:
             raise InputRefused(str(error)) from error
         except Exception as error:  # as in `load`
@@ -99,7 +98,7 @@ class TensorflowEngine(LoadedModel):
             raise InferenceFailed(str(error)) from error
 
     def close(self) -> None:
-        """Let go of function and variables."""
+        """Release function and variables."""
         self._opened.close()
         self._function = self._loaded = None
 
@@ -107,7 +106,7 @@ class TensorflowEngine(LoadedModel):
         if cancellation is None:
             return self._function(**tensors)
         manager = CancellationManager()
-        cancellation.on_cancel(manager.start_cancel)  # seen between two operators
+        cancellation.on_cancel(manager.start_cancel)  # checked between two operators
         return manager.get_cancelable_function(self._function)(**tensors)
 
 
@@ -116,13 +115,13 @@ def _set_threads(threads: int) -> None:
     try:
         settings.set_intra_op_parallelism_threads(threads)
         settings.set_inter_op_parallelism_threads(threads)
-    except RuntimeError:  # the pools are made once in a process
-        log.info("threads=%d: another model has set up TensorFlow's threads already", threads)
+    except RuntimeError:  # the pools are created once in a process
+        log.info("threads=%d is ignored: another model has created TensorFlow's threads already", threads)
 
 
 def _loaded(folder: Path, allow_code: bool) -> Any:
     if not allow_code:
-        refuse_what_reaches_out(tensorflow.__internal__.saved_model.parse_saved_model(str(folder)), is_stateful)
+        refuse_unsafe_operators(tensorflow.__internal__.saved_model.parse_saved_model(str(folder)), is_stateful)
     return tensorflow.saved_model.load(str(folder))
 
 
@@ -136,13 +135,16 @@ def _signature_of(loaded: Any, uri: str, name: str) -> Any:
 
 def _spec(name: str, spec: Any) -> TensorSpec:
     if spec.dtype.name not in _DATATYPES:
-        raise LoadFailed(f"tensor {name!r} has type {spec.dtype.name}, which the inference protocol cannot carry")
+        raise LoadFailed(f"tensor {name!r} has type {spec.dtype.name}: the inference protocol has no such type")
     shape = None if spec.shape.rank is None else tuple(ANY if size is None else size for size in spec.shape)
     return TensorSpec(name, _DATATYPES[spec.dtype.name], shape)
 
 
-def _array(tensor: Any) -> Tensor:
-    """As engines give it: BF16 as FP32, strings as objects (also one alone, which TensorFlow gives as `bytes`)."""
+def _to_array(tensor: Any) -> Tensor:
+    """Convert a tensor to an array, with BF16 as FP32 and strings as objects.
+
+    A scalar string needs the conversion too: TensorFlow returns it as `bytes`.
+    """
     if tensor.dtype == tensorflow.bfloat16:
         tensor = tensorflow.cast(tensor, tensorflow.float32)
     return np.asarray(tensor.numpy(), dtype=object if tensor.dtype == tensorflow.string else None)

@@ -2,7 +2,7 @@
 
 TensorFlow restores variables and fills tables while it loads a model, so an operator can run before the first request.
 Operators without state are pure functions, apart from a few. Operators with state are refused unless they are listed.
-Operators for checkpoints belong to every SavedModel: they are accepted where only the model's own saver can run them.
+Every SavedModel has operators for checkpoints: they are accepted where only the model's own saver can run them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _KEEPS_STATE_IN_MEMORY: Final = re.compile(
 )
 """Operators with state that touch nothing outside of the process. New ones are refused until they are listed here."""
 
-_REACHES_OUT: Final = re.compile(
+_UNSAFE: Final = re.compile(
     r"""
     _(?!EagerConst$)                                           # TensorFlow's own, which no program writes into a graph
     | (?:Read|Write)File | MatchingFiles | WholeFileReader | ImmutableConst | (?:Encode|Decode)Proto | Copy(?:Host)?$
@@ -72,7 +72,7 @@ _REACHES_OUT: Final = re.compile(
 state, which a release may declare otherwise."""
 
 
-def refuse_what_reaches_out(saved_model: Any, is_stateful: IsStateful) -> None:
+def refuse_unsafe_operators(saved_model: Any, is_stateful: IsStateful) -> None:
     """Refuse a graph that can use files, the network or Python; `saved_model` is the protocol buffer.
 
     Raises LoadFailed.
@@ -90,20 +90,20 @@ def _refused(meta_graph: Any, is_stateful: IsStateful) -> Iterator[str]:
     own_nodes = _nodes_of_the_saver(meta_graph)
     own_functions = _functions_of_the_saver(meta_graph)
     for node in graph.node:
-        if node.name not in own_nodes and _reaches_out(node, is_stateful):
+        if node.name not in own_nodes and _is_unsafe(node, is_stateful):
             yield node.op
     for function in graph.library.function:
         for node in function.node_def:
             is_own = node.op in _CHECKPOINT and function.signature.name in own_functions
-            if not is_own and _reaches_out(node, is_stateful):
+            if not is_own and _is_unsafe(node, is_stateful):
                 yield node.op
 
 
-def _reaches_out(node: Any, is_stateful: IsStateful) -> bool:
+def _is_unsafe(node: Any, is_stateful: IsStateful) -> bool:
     if node.op == _PRINT and _STREAM in node.attr:
         stream = node.attr[_STREAM]  # of a function it may be a placeholder, filled in by its caller
         return stream.WhichOneof("value") != "s" or stream.s not in _PRINTS_TO
-    if node.op in _CHECKPOINT or _REACHES_OUT.match(node.op):
+    if node.op in _CHECKPOINT or _UNSAFE.match(node.op):
         return True
     return is_stateful(node.op) and _KEEPS_STATE_IN_MEMORY.match(node.op) is None
 

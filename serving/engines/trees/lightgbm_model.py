@@ -1,7 +1,7 @@
-"""What must be known of a LightGBM model before the library sees it: that its numbers lead nowhere else. Pure.
+"""Check the positions in a LightGBM model before the library reads it. Pure.
 
-The text says where each tree begins, and trees hold the positions of their nodes, leaves and features; LightGBM reads
-memory there without looking, and of a text that is cut off it reads on into whatever is there.
+The file holds the sizes of its trees, and trees hold the positions of their nodes, leaves and features. LightGBM reads
+memory at these positions without bounds checks, and reads past the end of a truncated file. The format:
 
     KEY=VALUE …      of the model
     Tree=NUMBER      and KEY=VALUE … of each tree, up to an empty line
@@ -18,25 +18,25 @@ from typing import Final
 
 import numpy as np
 
-from serving.engines.base.positions import Numbers, require, within
+from serving.engines.base.tensors import Numbers, require, within
 
 _END: Final = re.compile(rb"^end of parameters$", re.MULTILINE)
-"""The last line but for what Python adds."""
+"""The last line, except for lines that the Python package adds."""
 _END_OF_TREES: Final = b"\nend of trees\n"
 _TREE: Final = b"Tree="
 _GAP: Final = re.compile(rb"\n\n+")
 _MOST_LINES: Final = 22  # of a tree; LightGBM/src/io/tree.cpp, `max_num_line`
 _INT32: Final = 1 << 31
-_CATEGORICAL: Final = 1  # in `decision_type`: the threshold is the number of a set of categories
+_CATEGORICAL: Final = 1  # bit of `decision_type`: the threshold is the index of a set of categories
 _CLASSES: Final = re.compile(rb"\bnum_class:(\S*)")  # in `objective`
 
 Fields = Mapping[bytes, bytes]
 
 
 def vet(content: bytes) -> None:
-    """Raises ValueError for a file that is no model, or a damaged one."""
+    """Raise ValueError unless the file is an undamaged model."""
     if not _END.search(content):
-        raise ValueError("the file is cut off: it has no line 'end of parameters'")
+        raise ValueError("the file is truncated: it has no line 'end of parameters'")
     require(b"\0" not in content and b"\r" not in content)
     begin = content.find(b"\n" + _TREE) + 1
     end = content.find(_END_OF_TREES, max(begin - 1, 0)) + 1
@@ -52,24 +52,24 @@ def vet(content: bytes) -> None:
 
 
 def _vet_model(model: Fields) -> int:
-    """The number of features."""
+    """Check the fields of the model and return its number of features."""
     features = _number(model[b"max_feature_idx"]) + 1
     classes = _number(model[b"num_class"])
     require(len(model[b"feature_names"].split(b" ")) == features)
     require(classes > 0 and _number(model[b"num_tree_per_iteration"]) == classes)
-    told = _CLASSES.search(model.get(b"objective", b""))
-    require(told is None or _number(told[1]) == classes)
+    declared = _CLASSES.search(model.get(b"objective", b""))
+    require(declared is None or _number(declared[1]) == classes)
     return features
 
 
 def _vet_trees(content: bytes, features: int) -> list[int]:
-    """The sizes of the trees (bytes), with the empty lines behind them."""
+    """Check the trees and return their sizes in bytes, including the empty lines after each."""
     sizes, at = [], 0
     while at < len(content):
         require(content.startswith(_TREE, at))
         gap = _GAP.search(content, at)
         if gap is None:
-            raise ValueError("the file is cut off: a tree has no end")
+            raise ValueError("the file is truncated: a tree has no end")
         _, *lines = content[at : gap.start()].split(b"\n")
         require(len(lines) <= _MOST_LINES and all(b"=" in line for line in lines))
         _vet_tree(_fields(lines), features)
@@ -85,11 +85,11 @@ def _vet_tree(tree: Fields, features: int) -> None:
         _vet_nodes(tree, leaves, features)
     _vet_categories(tree, sets)
     if _number(tree.get(b"is_linear", b"0")):
-        _vet_lines(tree, leaves, features)
+        _vet_linear_leaves(tree, leaves, features)
 
 
 def _vet_nodes(tree: Fields, leaves: int, features: int) -> None:
-    """Nodes come behind their parents, so that no way down is endless; leaves are below 0."""
+    """Check the nodes. Each comes after its parent, so that there are no cycles; negative children are leaves."""
     nodes = np.arange(leaves - 1)
     for name in (b"left_child", b"right_child"):
         children = _integers(tree[name])
@@ -114,8 +114,8 @@ def _vet_categories(tree: Fields, sets: int) -> None:
     require(bool(((chosen >= 0) & (chosen < sets)).all()))
 
 
-def _vet_lines(tree: Fields, leaves: int, features: int) -> None:
-    """Of a tree whose leaves are linear models."""
+def _vet_linear_leaves(tree: Fields, leaves: int, features: int) -> None:
+    """Check a tree whose leaves are linear models."""
     counts, used = _integers(tree[b"num_features"]), _integers(tree[b"leaf_features"])
     require(len(counts) == leaves and bool((counts >= 0).all()) and counts.sum() == len(used))
     require(within(used, features))
@@ -125,7 +125,7 @@ def _vet_lines(tree: Fields, leaves: int, features: int) -> None:
 def _fields(lines: Iterable[bytes]) -> Fields:
     pairs = [line.partition(b"=")[::2] for line in lines]
     made = dict(pairs)
-    require(len(made) == len(pairs))  # of a key that stands twice two readers may take two values
+    require(len(made) == len(pairs))  # two readers may choose different values of a repeated key
     return made
 
 

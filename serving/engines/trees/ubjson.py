@@ -1,7 +1,7 @@
-"""Universal Binary JSON (https://ubjson.org/type-reference), as far as XGBoost writes it. Pure.
+"""Read the subset of Universal Binary JSON (https://ubjson.org/type-reference) that XGBoost writes. Pure.
 
-Of a file that is cut off XGBoost reads what lies behind it in memory, and the process ends or hangs: only a file that
-is exactly one value is read. A key that stands twice is refused: two readers may take two values for it.
+XGBoost reads past the end of a truncated file, and then crashes or hangs. So only a file that is exactly one value is
+accepted. A repeated key is rejected, because two readers may choose different values.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-DEEPEST: Final = 64  # containers within containers; models have about ten
+DEEPEST: Final = 64  # nested containers; models have about ten
 _CONSTANTS: Final = {ord("Z"): None, ord("N"): None, ord("T"): True, ord("F"): False}
 _NUMBERS: Final = {ord(mark): np.dtype(code) for mark, code in zip("iUIlLdD", (
     "i1", "u1", ">i2", ">i4", ">i8", ">f4", ">f8"), strict=True)}  # fmt: skip
@@ -20,27 +20,27 @@ _FLOATS: Final = {ord(mark): struct.Struct(f">{code}") for mark, code in zip("dD
 _STRINGS: Final = frozenset(b"SH")
 _CHARACTER, _ARRAY, _ARRAY_END, _OBJECT, _OBJECT_END, _TYPE, _COUNT = b"C[]{}$#"
 _DAMAGED: Final = "the file is damaged"
-_CUT: Final = "the file is cut off"
+_TRUNCATED: Final = "the file is truncated"
 
 
 def begins(content: bytes) -> bool:
-    """Whether a file begins as an object in this format does, and as no JSON does."""
+    """Return whether a file begins with an object in this format, which no JSON does."""
     return len(content) > 1 and content[0] == _OBJECT and content[1] in (*_INTEGERS, _TYPE, _COUNT)
 
 
 def read(content: bytes) -> Any:
-    """The value; arrays of a type are arrays of NumPy. Raises ValueError for a file that is not exactly one value."""
+    """Return the value, with typed arrays as NumPy arrays. Raises ValueError unless the file is exactly one value."""
     try:
         value, end = _value(content, 0, 0)
     except (IndexError, struct.error) as error:
-        raise ValueError(_CUT) from error
+        raise ValueError(_TRUNCATED) from error
     if end != len(content):
-        raise ValueError("the file goes on behind its end")
+        raise ValueError("the file has data after its end")
     return value
 
 
 def _value(content: bytes, at: int, depth: int) -> tuple[Any, int]:
-    """The value that begins at `at`, and where it ends."""
+    """Return the value at position `at`, and the position after it."""
     marker = content[at]
     at += 1
     if marker in _CONSTANTS:
@@ -62,7 +62,7 @@ def _array(content: bytes, at: int, depth: int) -> tuple[Any, int]:
         return _numbers(content, at + 1)
     count, at = _count(content, at)
     values: list[Any] = []
-    while _goes_on(content, at, len(values), count, _ARRAY_END):
+    while _has_more(content, at, len(values), count, _ARRAY_END):
         value, at = _value(content, at, depth + 1)
         values.append(value)
     return values, at if count is not None else at + 1
@@ -75,34 +75,34 @@ def _numbers(content: bytes, at: int) -> tuple[Any, int]:
     count, at = _integer(content, at + 2)
     end = at + count * dtype.itemsize
     if end > len(content):
-        raise ValueError(_CUT)
+        raise ValueError(_TRUNCATED)
     return np.frombuffer(content, dtype, count, at) if count else np.empty(0, dtype), end
 
 
 def _object(content: bytes, at: int, depth: int) -> tuple[dict[str, Any], int]:
     count, at = _count(content, at)
     members: dict[str, Any] = {}
-    while _goes_on(content, at, len(members), count, _OBJECT_END):
+    while _has_more(content, at, len(members), count, _OBJECT_END):
         name, at = _string(content, at)
         if name in members:
-            raise ValueError(f"the file is damaged: {name[:20]!r} stands twice")
+            raise ValueError(f"the file is damaged: {name[:20]!r} appears twice")
         members[name], at = _value(content, at, depth + 1)
     return members, at if count is not None else at + 1
 
 
 def _count(content: bytes, at: int) -> tuple[int | None, int]:
-    """How many members follow, None when a mark ends them."""
+    """Return the number of members, None when an end mark follows them, and the position after it."""
     return _integer(content, at + 1) if content[at] == _COUNT else (None, at)
 
 
-def _goes_on(content: bytes, at: int, done: int, count: int | None, end: int) -> bool:
+def _has_more(content: bytes, at: int, done: int, count: int | None, end: int) -> bool:
     return content[at] != end if count is None else done < count
 
 
 def _string(content: bytes, at: int) -> tuple[str, int]:
     length, at = _integer(content, at)
     if at + length > len(content):
-        raise ValueError(_CUT)
+        raise ValueError(_TRUNCATED)
     return content[at : at + length].decode(), at + length
 
 

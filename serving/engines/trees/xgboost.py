@@ -1,7 +1,8 @@
-"""XGBoost models in the library's own formats, JSON and UBJSON: neither runs code.
+"""XGBoost models in the library's own formats, JSON and UBJSON, which run no code.
 
-The model answers as what was saved does. A `Booster` gives its objective's values (of `binary:logistic` the probability
-of class 1) by all of its trees; an `XGBClassifier` gives labels, and both wrappers stop at the best iteration.
+`output-0` is the result of `predict` of the saved class. A `Booster` uses all of its trees and returns the values of
+its objective, such as the probability of class 1 for `binary:logistic`. An `XGBClassifier` returns labels. Both
+scikit-learn wrappers use the trees up to the best iteration.
 """
 
 from __future__ import annotations
@@ -16,20 +17,19 @@ import numpy as np
 import xgboost
 
 from serving.engines.base.datatypes import DATATYPES, Tensor
-from serving.engines.base.errors import LoadFailed
+from serving.engines.base.errors import LoadFailed, short_reason
 from serving.engines.base.folder import only_file
-from serving.engines.base.reasons import reason_of
 from serving.engines.base.tabular import (
     FLOATS,
     OUTPUT,
     PROBABILITIES,
-    Answer,
     Rows,
     TabularEngine,
-    as_it_is,
+    TabularOutput,
     both_classes,
-    matrix,
-    spec_of,
+    identity,
+    matrix_input,
+    output_spec,
 )
 from serving.engines.trees import xgboost_model
 
@@ -39,16 +39,16 @@ if TYPE_CHECKING:
 
 PLATFORM: Final = "xgboost_booster"
 SUFFIXES: Final = (".ubj", ".xgb", "model.json")
-_WRAPPER: Final = "scikit_learn"  # attribute in which the wrappers keep what kind they are
+_WRAPPER: Final = "scikit_learn"  # the attribute in which the wrappers save their type
 _BEST: Final = "best_iteration"
 _WITH_PROBABILITIES: Final = frozenset({"binary:logistic", "multi:softprob"})
 _LABELS_ALREADY: Final = frozenset({"multi:softmax", "binary:hinge"})
-_HALF: Final = 0.5  # the probability from which on a row is of class 1
+_HALF: Final = 0.5  # a row with a higher probability is of class 1
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """What the model is: its objective, its booster, the number of its targets, and the wrapper that saved it or ""."""
+class BoosterInfo:
+    """The configuration of a booster that determines its outputs; `wrapper` saved it, and is "" for a `Booster`."""
 
     objective: str
     booster: str
@@ -57,7 +57,7 @@ class Kind:
 
 
 def load(artifact: Artifact, options: EngineOptions) -> TabularEngine:
-    """The model of the artifact's only `*.ubj`, `*.xgb` or `model.json`. Raises LoadFailed, StorageError."""
+    """Load the artifact's only `*.ubj` or `*.xgb` file or `model.json`. Raises LoadFailed, StorageError."""
     name = only_file(artifact, SUFFIXES)
     try:
         content = artifact.read(name)
@@ -69,28 +69,28 @@ def load(artifact: Artifact, options: EngineOptions) -> TabularEngine:
         booster.set_param({"nthread": options.threads})
         return _engine(booster)
     except (xgboost.core.XGBoostError, ValueError, TypeError, LookupError) as error:
-        raise LoadFailed(f"XGBoost cannot load {name}: {reason_of(error)}") from error
+        raise LoadFailed(f"XGBoost cannot load {name}: {short_reason(error)}") from error
 
 
 def _engine(booster: xgboost.Booster) -> TabularEngine:
-    kind, features = _kind(booster), booster.num_features()
-    compute = _compute(booster, kind)
-    said = compute(np.zeros((1, features), DATATYPES[FLOATS].dtype))
+    info, features = _booster_info(booster), booster.num_features()
+    compute = _compute(booster, info)
+    result = compute(np.zeros((1, features), DATATYPES[FLOATS].dtype))
 
-    def answer(name: str, read: Callable[[Tensor], Tensor]) -> Answer:
-        return Answer(spec_of(name, read(said)), compute, read)
+    def output(name: str, read: Callable[[Tensor], Tensor]) -> TabularOutput:
+        return TabularOutput(output_spec(name, read(result)), compute, read)
 
-    is_classifier = kind.wrapper == "classifier"
-    answers = [answer(OUTPUT, partial(_labels, kind) if is_classifier else as_it_is)]
-    if kind.objective in _WITH_PROBABILITIES:
-        answers.append(answer(PROBABILITIES, both_classes if said.ndim == 1 else as_it_is))
-    return TabularEngine(PLATFORM, [matrix(features)], answers)
+    is_classifier = info.wrapper == "classifier"
+    outputs = [output(OUTPUT, partial(_labels, info) if is_classifier else identity)]
+    if info.objective in _WITH_PROBABILITIES:
+        outputs.append(output(PROBABILITIES, both_classes if result.ndim == 1 else identity))
+    return TabularEngine(PLATFORM, [matrix_input(features)], outputs)
 
 
-def _kind(booster: xgboost.Booster) -> Kind:
+def _booster_info(booster: xgboost.Booster) -> BoosterInfo:
     learner: Any = json.loads(booster.save_config())["learner"]
     wrapper = json.loads(booster.attr(_WRAPPER) or "{}")
-    return Kind(
+    return BoosterInfo(
         objective=learner["objective"]["name"],
         booster=learner["gradient_booster"]["name"],
         targets=int(learner["learner_model_param"]["num_target"]),
@@ -98,20 +98,20 @@ def _kind(booster: xgboost.Booster) -> Kind:
     )
 
 
-def _compute(booster: xgboost.Booster, kind: Kind) -> Callable[[Rows], Tensor]:
-    """Ask the model; in place, but for linear models, which XGBoost cannot ask so."""
-    if kind.booster == "gblinear":
+def _compute(booster: xgboost.Booster, info: BoosterInfo) -> Callable[[Rows], Tensor]:
+    """Return the function that predicts: `inplace_predict`, which XGBoost does not have for linear models."""
+    if info.booster == "gblinear":
         return lambda rows: booster.predict(xgboost.DMatrix(rows), validate_features=False)
-    best = booster.attr(_BEST) if kind.wrapper else None
+    best = booster.attr(_BEST) if info.wrapper else None
     trees = (0, 0 if best is None else int(best) + 1)  # (0, 0): all
     return partial(booster.inplace_predict, iteration_range=trees, validate_features=False)
 
 
-def _labels(kind: Kind, said: Tensor) -> Tensor:
-    """As `XGBClassifier.predict`, whose labels are numbers from 0."""
-    if kind.objective in _LABELS_ALREADY:
-        return said.astype(np.int64)
-    if said.ndim == 1 or kind.targets > 1:
-        return (said > _HALF).astype(np.int64)
-    labels: Tensor = said.argmax(axis=1)
+def _labels(info: BoosterInfo, result: Tensor) -> Tensor:
+    """Return the labels, numbers from 0, as `XGBClassifier.predict` does."""
+    if info.objective in _LABELS_ALREADY:
+        return result.astype(np.int64)
+    if result.ndim == 1 or info.targets > 1:
+        return (result > _HALF).astype(np.int64)
+    labels: Tensor = result.argmax(axis=1)
     return labels

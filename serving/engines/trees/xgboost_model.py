@@ -1,7 +1,7 @@
-"""What must be known of an XGBoost model before the library sees it: that its numbers lead nowhere else. Pure.
+"""Check the positions in an XGBoost model before the library reads it. Pure.
 
-Trees hold the positions of their nodes, features and groups; XGBoost reads, and adds to, memory there without looking.
-A file in which a key stands twice is refused: two readers may take two values for it.
+Trees hold the positions of their nodes, features and groups. XGBoost reads and writes memory at these positions without
+bounds checks. A repeated key is rejected, because two readers may choose different values.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from serving.engines.base.positions import Numbers, require, within
+from serving.engines.base.tensors import Numbers, require, within
 from serving.engines.trees import ubjson
 
-MOST_CATEGORIES: Final = 1 << 24  # as XGBoost's own limit: what FP32 can tell apart
+MOST_CATEGORIES: Final = 1 << 24  # XGBoost's own limit: FP32 represents whole numbers up to it
 _LEAF: Final = -1  # as the left child
 _DELETED: Final = (1 << 31) - 1  # as the feature of a node that was pruned
 _TREES: Final = "gbtree"
@@ -24,12 +24,12 @@ _CATEGORIES: Final = ("categories_nodes", "categories_segments", "categories_siz
 
 
 def vet(content: bytes) -> None:
-    """Raises ValueError for a file that is no model, or a damaged one."""
+    """Raise ValueError unless the file is an undamaged model."""
     try:
         model = ubjson.read(content) if ubjson.begins(content) else json.loads(content, object_pairs_hook=_object)
         _vet_learner(model["learner"])
     except (LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError("the file is no model of XGBoost, or damaged") from error
+        raise ValueError("the file is not an XGBoost model, or it is damaged") from error
 
 
 def _vet_learner(learner: Mapping[str, Any]) -> None:
@@ -56,7 +56,7 @@ def _vet_forest(model: Mapping[str, Any], features: int, groups: int) -> None:
 
 
 def _vet_tree(tree: Mapping[str, Any], features: int, groups: int) -> None:
-    """A node has one parent, and the root none: so no way down is endless."""
+    """Check the nodes. Each has one parent and the root has none, so that there are no cycles."""
     count = _number(tree["tree_param"]["num_nodes"])
     require(count > 0 and all(len(tree[name]) == count for name in _NODES))
     require(_number(tree["tree_param"].get("size_leaf_vector", "1")) <= groups)
@@ -89,7 +89,7 @@ def _integers(values: Any) -> Numbers:
 
 
 def _number(text: Any) -> int:
-    """Of a parameter, which is written as a text."""
+    """Return the value of a parameter, which is saved as a string."""
     require(isinstance(text, str) and text.isascii() and text.isdecimal())
     return int(text)
 

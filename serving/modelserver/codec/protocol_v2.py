@@ -86,7 +86,7 @@ class V2Codec:
         self.version = version
         self.limits = limits
         self.specs = {spec.name: (spec, DATATYPES[spec.datatype]) for spec in signature.inputs}
-        self.outputs = list(signature.usual)
+        self.outputs = list(signature.default_outputs)
         self._outputs = frozenset(spec.name for spec in signature.outputs)
         self._bf16 = frozenset(spec.name for spec in signature.outputs if spec.datatype == BF16)
 

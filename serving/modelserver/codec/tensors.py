@@ -17,7 +17,7 @@ import numpy as np
 
 from serving.engines.base.datatypes import BF16, BYTES, DATATYPES, Datatype, Tensor
 from serving.engines.base.engine import TensorSpec
-from serving.engines.base.shapes import fits
+from serving.engines.base.tensors import fits
 from serving.modelserver.base.errors import BadRequest
 
 MAX_DIMENSIONS: Final = 32

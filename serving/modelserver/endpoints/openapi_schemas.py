@@ -101,7 +101,7 @@ def generate_request(signature: Signature) -> Schema:
 def generate_response(name: str, revision: str, signature: Signature) -> Schema:
     """Return the schema of a generate response: the outputs by name."""
     fields = _model_fields(name, revision)
-    return _object({**fields, **{output: {} for output in signature.usual}}, *fields)
+    return _object({**fields, **{output: {} for output in signature.default_outputs}}, *fields)
 
 
 def metadata(name: str, revision: str) -> Schema:

@@ -22,7 +22,7 @@ import msgspec
 
 from clusters.base.redact import one_line
 from serving.engines.base.datatypes import BYTES, Tensor, datatype_of
-from serving.engines.base.device import is_lost
+from serving.engines.base.device import is_device_lost
 from serving.engines.base.engine import Cancellation
 from serving.engines.base.errors import Cancelled, InputRefused
 from serving.modelserver.base.errors import (
@@ -304,7 +304,7 @@ def run_job(model: ServedModel, job: ModelJob[T], cancellation: Cancellation | N
     except InputRefused as error:
         raise BadRequest(f"the model does not accept this input ({_log_error(model, error)})") from error
     except Exception as error:  # engines run third-party code
-        if is_lost(error):
+        if is_device_lost(error):
             raise DeviceLost(f"{DEVICE_LOST} ({_log_error(model, error)})") from error
         raise ModelFailed(f"the model failed on this input ({_log_error(model, error, traced=True)})") from error
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from serving.engines.base.engine import EngineOptions
-from serving.engines.base.registry import find_format, loader_of
+from serving.engines.base.registry import find_format, find_loader
 from serving.engines.base.warmup import warm_up
 from serving.modelserver.base.assignment import Assignment
 from serving.modelserver.base.limits import ServerLimits
@@ -51,7 +51,7 @@ def load_model(
     options = engine_options or EngineOptions(assignment.bounds.threads)
     found = find_format(assignment.format, files.names(), allow_code=options.allow_code)
     startup.format = found.name
-    load = loader_of(found)
+    load = find_loader(found)
     before = gauge(found.name)
     engine = load(files, options)
     try:

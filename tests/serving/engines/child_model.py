@@ -1,4 +1,4 @@
-"""A model that does what its input says, for tests of engines in processes of their own."""
+"""A model whose input selects its behaviour, for tests of engines in separate processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CRASH, EXIT, HANG, REFUSE, FAIL, NONSENSE, SPIN = -1, -2, -3, -4, -5, -6, -7
 
 
 def load(artifact: Artifact, _: EngineOptions) -> Deed:
-    """The model of a folder whose file `how` says how it loads."""
+    """Load the model as the file `how` in its folder selects."""
     how = artifact.read("how")
     print("loading", how.decode())
     if how == b"refused":
@@ -32,7 +32,7 @@ def load(artifact: Artifact, _: EngineOptions) -> Deed:
 
 
 class Deed:
-    """y = 2x, the number of its process and of the threads it may use; an x below zero is a deed."""
+    """Outputs y = 2x, the id of its process and its number of threads; a negative x selects a behaviour."""
 
     signature = Signature("deed", (TensorSpec("x", "FP64", (-1,)),), (TensorSpec("y", "FP64", (-1,)),))
     bounded = True
@@ -40,7 +40,7 @@ class Deed:
     def infer(
         self, inputs: Mapping[str, Tensor], outputs: Sequence[str], _: Cancellation | None = None
     ) -> Sequence[Tensor]:
-        """What the input says."""
+        """Perform the behaviour and return the outputs."""
         x = inputs["x"]
         deed = _DEEDS.get(int(x[0])) if x.size else None
         if deed is not None:
@@ -49,7 +49,7 @@ class Deed:
         return [told[name] for name in outputs]
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing."""
 
 
 def _crash() -> None:
@@ -58,7 +58,7 @@ def _crash() -> None:
 
 
 def _spin() -> None:
-    """As a library does that hangs and keeps Python's lock."""
+    """Hang and hold Python's GIL, as a library may."""
     os.write(sys.stderr.fileno(), b"spinning\n")
     sys.setswitchinterval(1000)
     while True:

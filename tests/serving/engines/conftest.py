@@ -1,4 +1,4 @@
-"""Load Python models as users write them."""
+"""Load Python models from the text of a `model.py`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Load = Callable[..., PythonEngine]
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Load]:
-    """Load a `model.py` of this text, with other files beside it."""
+    """Return a function that loads a `model.py` of this text, with other files beside it."""
     loaded: list[PythonEngine] = []
 
     def make(code: str, **beside: str) -> PythonEngine:
@@ -39,5 +39,5 @@ def engine(tmp_path: Path) -> Iterator[Load]:
 
 
 def first(engine: PythonEngine, inputs: dict[str, Tensor] = ONE, cancellation: Cancellation | None = None) -> Tensor:
-    """The first output for `inputs`."""
+    """Return the first output for `inputs`."""
     return engine.infer(inputs, [engine.signature.outputs[0].name], cancellation)[0]

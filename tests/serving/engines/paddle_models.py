@@ -23,19 +23,19 @@ LAYER: Any = paddle.nn.Layer  # whether or not the type checker follows the libr
 
 
 class Line(LAYER):  # type: ignore[misc]
-    """y = 2x + 1, learnt; which of them are above zero; and those rows of y that `index` names."""
+    """Outputs y = 2x + 1 (trained), whether each is above zero, and the rows of y at `index`."""
 
     def __init__(self) -> None:
         super().__init__()
         self.linear = paddle.nn.Linear(1, 1)
 
     def forward(self, x: Any, index: Any) -> Any:
-        """All three."""
+        """Return all three outputs."""
         y = self.linear(x)
         return y, paddle.cast(y > 0, "int64"), paddle.gather(y, index)
 
     def train_on_points(self) -> None:
-        """Gradient descent."""
+        """Train the model by gradient descent."""
         x = paddle.to_tensor(np.linspace(-1, 1, 50, dtype=np.float32).reshape(-1, 1))
         descent = paddle.optimizer.SGD(learning_rate=0.3, parameters=self.parameters())
         for _ in range(STEPS):
@@ -47,13 +47,13 @@ class Line(LAYER):  # type: ignore[misc]
 
 
 def save(layer: Any, folder: Path) -> None:
-    """As `inference.*` of the folder."""
+    """Save the model as `inference.*` in the folder."""
     specs = [paddle.static.InputSpec([None, 1], "float32", "x"), paddle.static.InputSpec([None], "int32", "index")]
     paddle.jit.save(layer, str(folder / "inference"), input_spec=specs)
 
 
 def main(folder: Path) -> None:
-    """Write both."""
+    """Save the model in both formats."""
     line = Line()
     line.train_on_points()
     save(line, folder / "json")

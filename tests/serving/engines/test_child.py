@@ -1,4 +1,4 @@
-"""An engine in a process of its own, with a model that does what its input says."""
+"""An engine in a separate process, with a model whose input selects its behaviour."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import pytest
 
 from serving.engines.base.engine import Cancellation, EngineOptions
 from serving.engines.base.errors import Cancelled, EngineError, InferenceFailed, InputRefused, LoadFailed
-from serving.engines.base.exclusive_slot import PATIENCE
-from serving.engines.base.folder import Folder
+from serving.engines.base.exclusive_slot import HANG_AFTER
+from serving.engines.base.folder import ModelFolder
 from serving.engines.base.warmup import warm_up
 from serving.engines.child import engine as child
 from serving.engines.child.engine import ChildEngine
@@ -30,7 +30,7 @@ MODULE = "tests.serving.engines.child_model"
 def started(folder: Path, how: str = "well") -> ChildEngine:
     (folder / "how").write_text(how)
     artifact = Artifact(folder, None, uri="file:///models/m")
-    return ChildEngine(MODULE, Folder(artifact), artifact, EngineOptions(threads=3))
+    return ChildEngine(MODULE, ModelFolder(artifact), artifact, EngineOptions(threads=3))
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_errors_come_as_what_they_are(engine: ChildEngine) -> None:
     assert ask(engine, 1) == [2]
 
 
-@pytest.mark.parametrize(("deed", "words"), [(CRASH, "by SIGSEGV"), (EXIT, "exit code 3"), (NONSENSE, "no sense")])
+@pytest.mark.parametrize(("deed", "words"), [(CRASH, "by SIGSEGV"), (EXIT, "exit code 3"), (NONSENSE, "invalid")])
 @pytest.mark.fault("M4")
 def test_a_process_that_ends_costs_one_request_and_is_started_again(engine: ChildEngine, deed: int, words: str) -> None:
     before = pid_of(engine)
@@ -95,7 +95,7 @@ async def test_a_process_that_ended_meanwhile_costs_no_request(engine: ChildEngi
 def test_an_inference_that_hangs_is_killed_after_nobody_waits_for_it_any_more(
     engine: ChildEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(child, "PATIENCE", 0.05)
+    monkeypatch.setattr(child, "HANG_AFTER", 0.05)
     cancellation = Cancellation()
     with ThreadPoolExecutor(2) as pool:
         hanging = pool.submit(ask, engine, HANG, cancellation=cancellation)
@@ -106,7 +106,7 @@ def test_an_inference_that_hangs_is_killed_after_nobody_waits_for_it_any_more(
 
 
 def test_who_left_long_ago_kills_nobody(engine: ChildEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(child, "PATIENCE", 0.0)
+    monkeypatch.setattr(child, "HANG_AFTER", 0.0)
     before, cancellation = pid_of(engine), Cancellation()
     assert ask(engine, 1, cancellation=cancellation) == [2]
     cancellation.cancel()
@@ -133,11 +133,11 @@ async def test_who_waits_behind_an_inference_leaves_at_once(engine: ChildEngine)
     hanging, waiting = Cancellation(), Cancellation()
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(ask, engine, HANG, cancellation=hanging)
-        await eventually(lambda: engine._turn._held is not None)
+        await eventually(lambda: engine._slot._holder is not None)
         second = pool.submit(ask, engine, HANG, cancellation=waiting)
         waiting.cancel()
         with pytest.raises(Cancelled):
-            second.result(PATIENCE / 2)
+            second.result(HANG_AFTER / 2)
         assert not first.done()
         os.kill(engine._child.pid, signal.SIGKILL)  # type: ignore[union-attr]
         with pytest.raises(InferenceFailed):
@@ -147,8 +147,8 @@ async def test_who_waits_behind_an_inference_leaves_at_once(engine: ChildEngine)
 def test_a_model_that_hangs_when_it_is_loaded_again_is_given_up(
     engine: ChildEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(child, "PATIENCE", 0.05)
-    monkeypatch.setattr(child, "LONGER", 0.5)
+    monkeypatch.setattr(child, "HANG_AFTER", 0.05)
+    monkeypatch.setattr(child, "RELOAD_FACTOR", 0.5)
     with pytest.raises(InferenceFailed):
         ask(engine, CRASH)
     (tmp_path / "how").write_text("hang")

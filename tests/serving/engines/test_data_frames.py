@@ -1,4 +1,4 @@
-"""Estimators that were fitted on data frames; none is needed to serve them."""
+"""Estimators that were fitted on data frames are served without data frames."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sklearn.tree import DecisionTreeClassifier
 from serving.engines.base.engine import ANY, EngineOptions
 from serving.engines.base.errors import InputRefused
 from serving.engines.base.tabular import TabularEngine
-from serving.engines.sklearn.estimator import engine_of
+from serving.engines.sklearn.estimator import make_engine
 from tests.support.tabular import ask, described, inputs_of, iris
 
 pandas = pytest.importorskip("pandas", reason="makes the data frames that models are fitted on")
@@ -38,11 +38,11 @@ GOOD = np.array(["yes", "no", "yes", "no"])
 
 
 def engine(model: Any) -> TabularEngine:
-    return engine_of(model, "test", EngineOptions())
+    return make_engine(model, "test", EngineOptions())
 
 
 def survival() -> Any:
-    """A model of a data frame, one of whose columns it drops."""
+    """Return a model that was fitted on a data frame and drops one of its columns."""
     columns = make_column_transformer(
         (StandardScaler(), ["fare", "age"]),
         (make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder(handle_unknown="ignore")), ["sex"]),

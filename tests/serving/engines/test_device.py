@@ -1,14 +1,14 @@
-"""Which errors of an accelerator are over with the request, and which with the process only."""
+"""Errors of an accelerator that affect one request, and errors that last until the process ends."""
 
 from __future__ import annotations
 
 import pytest
 
-from serving.engines.base.device import is_lost
+from serving.engines.base.device import is_device_lost
 from serving.engines.base.errors import InferenceFailed
 
 AsOnnxRuntime = type("Fail", (Exception,), {"__module__": "onnxruntime.capi.onnxruntime_pybind11_state"})
-"""Its exceptions are no RuntimeErrors."""
+"""An exception of ONNX Runtime, which is not a RuntimeError."""
 ILLEGAL = "an illegal memory access was encountered"
 
 
@@ -27,7 +27,7 @@ ILLEGAL = "an illegal memory access was encountered"
 def test_after_some_errors_only_a_restart_helps(error: Exception) -> None:
     wrapped = InferenceFailed(f"{type(error).__name__}: {error}")
     wrapped.__cause__ = error
-    assert is_lost(error) and is_lost(wrapped)
+    assert is_device_lost(error) and is_device_lost(wrapped)
 
 
 @pytest.mark.fault("M11")
@@ -38,7 +38,7 @@ def test_a_model_that_makes_another_error_of_it_changes_nothing() -> None:
         except RuntimeError:
             raise ValueError("the model cannot answer")  # noqa: B904 - as careless code has it
     except ValueError as error:
-        assert is_lost(error)
+        assert is_device_lost(error)
 
 
 @pytest.mark.fault("M11")
@@ -55,4 +55,4 @@ def test_a_model_that_makes_another_error_of_it_changes_nothing() -> None:
     ],
 )
 def test_other_errors_are_those_of_their_request(error: Exception) -> None:
-    assert not is_lost(error)
+    assert not is_device_lost(error)

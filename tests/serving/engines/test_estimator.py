@@ -1,4 +1,4 @@
-"""What fitted estimators take, and how they are prepared for serving."""
+"""The inputs of fitted estimators, and their preparation for serving."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_info
 from serving.engines.base.engine import ANY, EngineOptions
 from serving.engines.base.errors import LoadFailed
 from serving.engines.base.tabular import TabularEngine
-from serving.engines.sklearn.estimator import engine_of, parts_of
+from serving.engines.sklearn.estimator import make_engine, parts_of
 from tests.support.tabular import ask, described, inputs_of, iris
 
 TEXTS = ["good film", "bad film", "good play", "bad play"]
@@ -27,7 +27,7 @@ GOOD = np.array(["yes", "no", "yes", "no"])
 
 
 def engine(model: Any, threads: int = 1) -> TabularEngine:
-    return engine_of(model, "test", EngineOptions(threads))
+    return make_engine(model, "test", EngineOptions(threads))
 
 
 def test_columns_without_names_are_numbered() -> None:

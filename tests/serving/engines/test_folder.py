@@ -1,4 +1,4 @@
-"""Folders for libraries that load from paths: copies, and what is left of them."""
+"""Folders for libraries that load from paths: copies, and the removal of leftovers."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 
 from serving.engines.base.errors import LoadFailed
-from serving.engines.base.folder import PREFIX, Folder, only_file
+from serving.engines.base.folder import PREFIX, ModelFolder, only_file
 from serving.storage.base.artifact import Artifact
 from tests.support.tabular import folder
 
 HOLD_ON = """
 import signal
 from pathlib import Path
-from serving.engines.base.folder import Folder
+from serving.engines.base.folder import ModelFolder
 from serving.storage.base.artifact import Artifact
-made = Folder(Artifact(Path("m"), b"content"), "file")
+made = ModelFolder(Artifact(Path("m"), b"content"), "file")
 print(made.path, flush=True)
 signal.pause()
 """
@@ -28,7 +28,7 @@ signal.pause()
 
 @pytest.fixture(autouse=True)
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder for copies of this test alone."""
+    """Use a temporary folder of this test for copies."""
     place = tmp_path / "tmp"
     place.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(place))
@@ -38,9 +38,9 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_folder_of_which_nothing_was_promised_is_used_where_it_is_or_copied(tmp_path: Path) -> None:
     artifact = folder(tmp_path / "m", a__txt=b"1")
-    with Folder(artifact) as used:
+    with ModelFolder(artifact) as used:
         assert used.path == tmp_path / "m"
-    with Folder(artifact, copy=True) as copied:
+    with ModelFolder(artifact, copy=True) as copied:
         (tmp_path / "m" / "a.txt").write_bytes(b"2")
         assert (copied.path / "a.txt").read_bytes() == b"1"
     assert not copied.path.exists() and (tmp_path / "m").exists()
@@ -58,7 +58,7 @@ def test_what_a_killed_server_left_goes_and_what_a_living_one_has_stays(temporar
         assert all(path.exists() for path in paths)
         other = temporary / "another"
         other.mkdir()
-        with Folder(Artifact(Path("m"), b"content"), "file") as made:
+        with ModelFolder(Artifact(Path("m"), b"content"), "file") as made:
             assert sorted(temporary.iterdir()) == sorted([made.path, paths[1], other])
             assert (paths[1] / "file").read_bytes() == b"content"
     finally:
@@ -71,14 +71,14 @@ def test_a_link_that_only_looks_like_a_leftover_is_not_followed(temporary: Path,
     victim = tmp_path / "victim"
     victim.mkdir()
     (temporary / f"{PREFIX}link").symlink_to(victim)
-    Folder(Artifact(Path("m"), b"content"), "file").close()
+    ModelFolder(Artifact(Path("m"), b"content"), "file").close()
     assert victim.exists()
 
 
 def test_a_place_for_copies_that_cannot_be_written_is_an_error_with_a_remedy(temporary: Path) -> None:
     temporary.rmdir()
     with pytest.raises(LoadFailed, match=r"\$TMPDIR"):
-        Folder(Artifact(Path("m"), b"content"), "file")
+        ModelFolder(Artifact(Path("m"), b"content"), "file")
 
 
 def test_files_are_found_as_formats_are_without_regard_to_case(tmp_path: Path) -> None:

@@ -82,18 +82,18 @@ def test_a_folder_is_served_by_its_only_model(tmp_path: Path) -> None:
 
 
 def replaced(content: bytes, key: bytes, value: bytes) -> bytes:
-    """With another value for the first `key`."""
+    """Return the text with another value of the first `key`."""
     return re.sub(rb"^" + key + rb"=.*$", lambda _: key + b"=" + value, content, count=1, flags=re.MULTILINE)
 
 
 def first_value(content: bytes, key: bytes, value: bytes) -> bytes:
-    """With another first number for the first `key`, which keeps its other ones."""
+    """Return the text with another first number in the value of the first `key`."""
     pattern = rb"^(" + key + rb"=)\S+"
     return re.sub(pattern, lambda found: found[1] + value, content, count=1, flags=re.MULTILINE)
 
 
 def sized(content: bytes) -> bytes:
-    """With the sizes of the trees as they are."""
+    """Return the text with `tree_sizes` set to the actual sizes of its trees."""
     begins = [found.start() for found in re.finditer(rb"^Tree=", content, re.MULTILINE)]
     ends = [*begins[1:], content.index(b"end of trees")]
     return replaced(content, b"tree_sizes", b" ".join(b"%d" % (end - at) for at, end in zip(begins, ends, strict=True)))
@@ -133,7 +133,7 @@ def test_a_text_that_others_read_in_another_way_is_refused() -> None:
         content.replace(b"left_child=", b"left_child=-1\nleft_child=", 1),
         content.replace(b"num_leaves=", b"no equals sign\nnum_leaves=", 1),
     ):
-        with pytest.raises(LoadFailed, match=r"damaged|cut off"):
+        with pytest.raises(LoadFailed, match=r"damaged|truncated"):
             load(file(odd), EngineOptions())
 
 

@@ -1,4 +1,4 @@
-"""The direct predictions of linear estimators are those of scikit-learn, to the last bit."""
+"""`fast_predict` of linear estimators returns the results of scikit-learn, to the last bit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sklearn.linear_model import (
 )
 from sklearn.svm import LinearSVC, LinearSVR
 
-from serving.engines.sklearn.linear import direct
+from serving.engines.sklearn.linear import fast_predict
 
 RANDOM = np.random.default_rng(6)
 ROWS = RANDOM.normal(size=(60, 5))
@@ -54,7 +54,7 @@ OTHERS = [
 @pytest.mark.parametrize("model", LINEAR, ids=str)
 @pytest.mark.parametrize("count", [1, 2, 3, 17, 60])
 def test_predictions_are_equal_to_the_last_bit(model: Any, count: int) -> None:
-    predict = direct(model)
+    predict = fast_predict(model)
 
     assert predict is not None
     for scale in (1e-300, 1, 1e200):
@@ -68,7 +68,7 @@ def test_predictions_are_equal_to_the_last_bit(model: Any, count: int) -> None:
 
 @pytest.mark.parametrize("model", OTHERS, ids=str)
 def test_an_estimator_with_a_way_of_its_own_is_asked_itself(model: Any) -> None:
-    assert direct(model) is None
+    assert fast_predict(model) is None
 
 
 @pytest.mark.parametrize("kind", [Lasso, ElasticNet, LogisticRegression])
@@ -79,12 +79,12 @@ def test_estimators_are_taken_by_their_methods_and_not_by_their_names(kind: Any)
 
     model = Own().fit(ROWS, TWO if kind is LogisticRegression else NUMBERS)
 
-    assert direct(model) is None
+    assert fast_predict(model) is None
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_what_is_not_finite_is_refused_in_the_words_of_the_library(bad: float) -> None:
-    predict = direct(LINEAR[0])
+    predict = fast_predict(LINEAR[0])
     rows = ROWS[:2].copy()
     rows[1, 3] = bad
 
@@ -94,7 +94,7 @@ def test_what_is_not_finite_is_refused_in_the_words_of_the_library(bad: float) -
 
 
 def test_rows_of_another_width_or_type_are_for_the_library() -> None:
-    predict = direct(LINEAR[0])
+    predict = fast_predict(LINEAR[0])
 
     assert predict is not None
     with pytest.raises(ValueError, match="features"):

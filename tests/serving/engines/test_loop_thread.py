@@ -1,4 +1,4 @@
-"""A loop that code of a model blocks: who leaves, and who hangs with it."""
+"""An event loop that code of a model blocks: cancelled calls, and calls that hang with it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pytest
 
 from serving.engines.base.engine import Cancellation
 from serving.engines.base.errors import Cancelled
-from serving.engines.base.exclusive_slot import PATIENCE
+from serving.engines.base.exclusive_slot import HANG_AFTER
 from serving.engines.python.loop_thread import LoopThread
 from tests.support.clock import SteppedClock
 from tests.support.wait import eventually
 
 
 class Blocked:
-    """A loop that is busy until `go`."""
+    """A loop that is blocked until `go` is set."""
 
     def __init__(self) -> None:
         self.clock = SteppedClock()
@@ -35,14 +35,14 @@ class Blocked:
         assert inside.wait(10)
 
     async def asked(self, name: str, cancellation: Cancellation) -> Future[None]:
-        """A call that the loop cannot begin."""
+        """Submit a call that the loop cannot start yet."""
 
         async def work() -> None:
             self.begun.append(name)
 
-        before = len(self.loop._asked_at)
+        before = len(self.loop._queued_at)
         made = self.pool.submit(self.loop.run, work(), cancellation)
-        await eventually(lambda: len(self.loop._asked_at) > before and cancellation._stop is not None)
+        await eventually(lambda: len(self.loop._queued_at) > before and cancellation._stop is not None)
         return made
 
 
@@ -73,7 +73,7 @@ async def test_who_waits_for_a_loop_that_has_been_blocked_for_long_hangs_with_it
     early.cancel()
     with pytest.raises(Cancelled):
         first.result(10)
-    blocked.clock.step(PATIENCE + 1)
+    blocked.clock.step(HANG_AFTER + 1)
     second = await blocked.asked("late", late)
     late.cancel()
     with pytest.raises(TimeoutError):

@@ -1,4 +1,4 @@
-"""The ONNX engine with models made by hand, and with magika's."""
+"""The ONNX engine with models built by hand, and with the model of magika."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.models import FLOAT, INT64, STRING, model, node, value
 
 
 def installed(package: str) -> Path:
-    """The folder of a package, without importing it: those here would import ONNX Runtime in their own way."""
+    """Return the folder of a package without importing it, since the package would import ONNX Runtime itself."""
     found = importlib.util.find_spec(package)
     assert found is not None and found.origin is not None
     return Path(found.origin).parent

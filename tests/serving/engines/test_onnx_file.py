@@ -1,4 +1,4 @@
-"""The reader of ONNX files against files that lie."""
+"""The reader of ONNX files with manipulated files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FUNCTIONS, DEFAULTS = 25, 11  # of ModelProto, of FunctionProto
 
 
 def constant(attribute: bytes) -> bytes:
-    """A model with one node that has this attribute."""
+    """Return a model with one node that has this attribute."""
     return model([node("Constant", [], ["y"], attribute)], [], [value("y", FLOAT, [1])])
 
 

@@ -1,4 +1,4 @@
-"""The PaddlePaddle engine with a model trained and saved here, in both of its forms."""
+"""The PaddlePaddle engine with a model trained here, saved in both formats."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from serving.engines.base.datatypes import Tensor
 from serving.engines.base.engine import ANY, EngineOptions, TensorSpec
 from serving.engines.base.errors import InferenceFailed, InputRefused, LoadFailed, MissingEngine
-from serving.engines.base.registry import find_format, loader_of
+from serving.engines.base.registry import find_format, find_loader
 from serving.engines.base.warmup import warm_up
 from serving.engines.child.engine import ChildEngine
 from serving.engines.paddle.engine import load
@@ -31,7 +31,7 @@ Load = Callable[[str], ChildEngine]
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with a folder for each form."""
+    """Return a folder with a folder for each format."""
     folder = tmp_path_factory.mktemp("paddle")
     command = [sys.executable, "-m", "tests.serving.engines.paddle_models", str(folder)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
@@ -40,7 +40,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def engine(models: Path) -> Iterator[Load]:
-    """The model in a form, loaded once."""
+    """Load the model in one format, once."""
     loaded: dict[str, ChildEngine] = {}
 
     def get(form: str) -> ChildEngine:
@@ -116,7 +116,7 @@ def test_an_absent_library_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPa
     monkeypatch.delitem(sys.modules, "serving.engines.paddle.engine")
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(MissingEngine, match=r"pip install 'knodel\[paddle\]'"):
-        loader_of(find_format("paddle", []))
+        find_loader(find_format("paddle", []))
 
 
 def program(content: bytes) -> Any:
@@ -125,29 +125,29 @@ def program(content: bytes) -> Any:
 
 @pytest.mark.parametrize("content", [b"", b"nonsense", b"{}", b"[]", b'{"program": {"regions": [{"blocks": 3}]}}'])
 def test_what_is_no_program_is_refused(content: bytes) -> None:
-    with pytest.raises(LoadFailed, match=r"m\.json is no program"):
+    with pytest.raises(LoadFailed, match=r"m\.json is not a PaddlePaddle program"):
         program(content)
 
 
 @pytest.mark.parametrize("name", ["1.save_combine", "1.load_", "3.py_func"])
 def test_a_program_that_reaches_for_files_or_python_is_refused_however_deep_it_does(models: Path, name: str) -> None:
     whole = msgspec.json.decode((models / "json" / "inference.json").read_bytes())
-    program(msgspec.json.encode(whole)).refuse_what_reaches_out()
+    program(msgspec.json.encode(whole)).refuse_unsafe_operators()
     operators = whole["program"]["regions"][0]["blocks"][0]["ops"]
     operators.append({"#": "1.while", "regions": [{"blocks": [{"ops": [{"#": name}]}]}]})
     with pytest.raises(LoadFailed, match="--allow-code"):
-        program(msgspec.json.encode(whole)).refuse_what_reaches_out()
+        program(msgspec.json.encode(whole)).refuse_unsafe_operators()
 
 
 def test_a_program_that_names_its_dialects_in_words_is_refused(models: Path) -> None:
     whole = msgspec.json.decode((models / "json" / "inference.json").read_bytes())
     whole["program"]["regions"][0]["blocks"][0]["ops"].append({"#": "pd_op.load_combine"})
-    with pytest.raises(LoadFailed, match="no program"):
+    with pytest.raises(LoadFailed, match="not a PaddlePaddle program"):
         program(msgspec.json.encode(whole))
 
 
 def copied(folder: Path, to: Path) -> dict[str, str]:
-    """Copy the files; their digests by name."""
+    """Copy the files and return their digests by name."""
     hashes = {}
     for path in folder.iterdir():
         (to / path.name).write_bytes(path.read_bytes())

@@ -1,4 +1,4 @@
-"""The python engine: what a class declares, is given and answers; its calls take turns."""
+"""The python engine: declarations, inputs and results of a class, and one call at a time."""
 
 from __future__ import annotations
 
@@ -166,9 +166,9 @@ def test_who_is_cancelled_while_it_waits_for_its_turn_is_never_run(engine: Load)
     [
         ("raise ValueError('/secret')", "ValueError: /secret"),
         ("raise SystemExit(3)", "SystemExit"),
-        ("return 'text'", "declared is FP64"),
+        ("return 'text'", "declared as FP64"),
         ("return {'other': x}", "no output 'output-0'"),
-        ("return None", "declared is FP64"),
+        ("return None", "declared as FP64"),
         ("return [[1], [1, 2]]", "ValueError"),
     ],
 )
@@ -200,14 +200,14 @@ def test_the_code_can_say_that_the_input_is_to_blame(engine: Load) -> None:
     [
         ("INT32", "[1, 2]", [1, 2]),
         ("UINT8", "[1, 255]", [1, 255]),
-        ("UINT8", "[1, 256]", "beyond UINT8"),
-        ("INT32", "[1.5]", "declared is INT32"),
+        ("UINT8", "[1, 256]", "out of the range of UINT8"),
+        ("INT32", "[1.5]", "declared as INT32"),
         ("FP32", "[1, 2.5]", [1, 2.5]),
         ("FP32", "[1, float('inf')]", [1, np.inf]),
-        ("FP32", "[1, 1e300]", "beyond FP32"),
-        ("BOOL", "[1]", "declared is BOOL"),
+        ("FP32", "[1, 1e300]", "out of the range of FP32"),
+        ("BOOL", "[1]", "declared as BOOL"),
         ("BYTES", "['a', b'b']", ["a", b"b"]),
-        ("BYTES", "['a', 1]", "no text"),
+        ("BYTES", "['a', 1]", "not strings"),
         ("FP32", "[[1.0]]", r"shape \[1, 1\]"),
     ],
 )

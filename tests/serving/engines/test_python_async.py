@@ -62,7 +62,7 @@ def test_an_async_inference_ends_when_it_is_cancelled(engine: Load) -> None:
     ],
 )
 def test_a_model_waits_that_has_an_async_stage(engine: Load, methods: list[str], waits: bool) -> None:
-    assert engine("\n    ".join(["class Model:", *methods])).waits is waits
+    assert engine("\n    ".join(["class Model:", *methods])).is_async is waits
 
 
 STUBBORN = """

@@ -1,4 +1,4 @@
-"""The files of a Python model: which are refused, and that those run whose bytes were verified."""
+"""The files of a Python model: rejected files, and that the verified bytes are those that run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from serving.engines.base.engine import EngineOptions
 from serving.engines.base.errors import LoadFailed
-from serving.engines.base.registry import find_format, loader_of
+from serving.engines.base.registry import find_format, find_loader
 from serving.engines.python.engine import load
 from serving.storage.base import digest as digests
 from serving.storage.fetch import fetch
@@ -20,7 +20,7 @@ from tests.serving.engines.conftest import ALLOWED, Load, first
 def test_code_runs_only_where_it_is_allowed(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text("raise SystemExit('ran')")
     with pytest.raises(LoadFailed, match=r"knodel\.dev/allow-code.*--allow-code"):
-        loader_of(find_format("python", []))(fetch(tmp_path.as_uri(), "", tmp_path, frozenset()), EngineOptions())
+        find_loader(find_format("python", []))(fetch(tmp_path.as_uri(), "", tmp_path, frozenset()), EngineOptions())
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_code_runs_only_where_it_is_allowed(tmp_path: Path) -> None:
             "class Model:\n    def load(self):\n        open('weights.bin')\n    def predict(self, x): ...",
             r"line 3: File",
         ),
-        ("class Model:\n    predict = 3", "no method"),
+        ("class Model:\n    predict = 3", "not a method"),
         ("class Model: ...", "no method predict"),
         ("class Model:\n    def predict(self): ...", "neither"),
         ("class Model:\n    inputs = [{'name': 'x'}]\n    def predict(self, x): ...", "datatype"),

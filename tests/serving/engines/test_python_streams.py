@@ -85,7 +85,7 @@ LONG_TEXTS = """
 
 @pytest.mark.parametrize("code", [ENDLESS, LONG_TEXTS])
 def test_an_answer_of_endless_parts_is_refused(engine: Load, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
-    monkeypatch.setattr("serving.engines.python.engine.LARGEST_JOINED", 100_000)
+    monkeypatch.setattr("serving.engines.python.engine.MAX_JOINED", 100_000)
     with pytest.raises(InferenceFailed, match="stream"):
         first(engine(code))
 
@@ -108,15 +108,15 @@ def test_a_generator_that_fails_as_it_is_ended_harms_nobody(engine: Load, caplog
         stream = made.stream(ONE, ["output-0"])
         next(stream)
         stream.close()
-    assert caplog.text.count("failed to end: SystemExit: 3") == 2
+    assert caplog.text.count("generator failed: SystemExit: 3") == 2
 
 
 def test_a_reader_who_stalls_keeps_nobody_out(engine: Load, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("serving.engines.base.exclusive_slot.TAKEN_WITHIN", 0.02)
+    monkeypatch.setattr("serving.engines.base.exclusive_slot.STALL_TIMEOUT", 0.02)
     made = engine(ENDLESS)
     assert isinstance(made, StreamingPythonEngine)
     stalled = made.stream(ONE, ["output-0"])
     next(stalled)
     assert next(made.stream(ONE, ["output-0"]))
-    with pytest.raises(InferenceFailed, match="others waited"):
+    with pytest.raises(InferenceFailed, match="other requests waited"):
         next(stalled)

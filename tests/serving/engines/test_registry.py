@@ -1,4 +1,4 @@
-"""Which engine serves what."""
+"""The detection of formats and the loading of their engines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from serving.engines.base.engine import EngineOptions
 from serving.engines.base.errors import LoadFailed, MissingEngine, UnknownFormat
-from serving.engines.base.registry import FORMATS, Format, find_format, loader_of
+from serving.engines.base.registry import FORMATS, Format, find_format, find_loader
 from serving.storage.base.artifact import Artifact
 
 CODE = [name for name, made in FORMATS.items() if made.runs_code]
@@ -85,7 +85,7 @@ def test_a_format_that_runs_code_is_loaded_only_where_that_is_allowed(
     loaded: list[Any] = []
     module = SimpleNamespace(load=lambda artifact, options: loaded.append(artifact))
     monkeypatch.setattr(importlib, "import_module", lambda _: module)
-    load = loader_of(FORMATS[name])
+    load = find_loader(FORMATS[name])
     artifact = Artifact(Path("m"), b"", uri="file:///m")
     with pytest.raises(LoadFailed, match=f"{name} runs code .*knodel.dev/allow-code.*--allow-code"):
         load(artifact, EngineOptions())
@@ -101,19 +101,19 @@ def test_only_what_is_named_runs_code() -> None:
 def test_a_missing_library_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "colorsys", None)
     with pytest.raises(MissingEngine, match=r"pip install 'knodel\[x\]'"):
-        loader_of(Format("x", "colorsys", "colorsys", "x", (".x",)))
+        find_loader(Format("x", "colorsys", "colorsys", "x", (".x",)))
 
 
 def test_a_library_that_the_engines_library_needs_is_named_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "serving.engines.sklearn.pickled", raising=False)
     monkeypatch.setitem(sys.modules, "joblib", None)
     with pytest.raises(MissingEngine, match=r"pickle needs joblib.*pip install 'knodel\[sklearn\]'"):
-        loader_of(find_format("pickle", []))
+        find_loader(find_format("pickle", []))
 
 
 def test_a_missing_module_of_our_own_is_no_library() -> None:
     with pytest.raises(ModuleNotFoundError):
-        loader_of(Format("x", "serving.engines.nothing", "x", "x", (".x",)))
+        find_loader(Format("x", "serving.engines.nothing", "x", "x", (".x",)))
 
 
 def test_a_library_without_what_it_needs_of_the_system_says_what(
@@ -122,7 +122,7 @@ def test_a_library_without_what_it_needs_of_the_system_says_what(
     (tmp_path / "needy.py").write_text("raise OSError('libgomp.so.1: cannot open shared object file')")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(MissingEngine, match=r"libgomp\.so\.1"):
-        loader_of(Format("x", "needy", "needy", "x", (".x",)))
+        find_loader(Format("x", "needy", "needy", "x", (".x",)))
 
 
 def test_choosing_an_engine_imports_none() -> None:

@@ -23,7 +23,7 @@ from sklearn.svm import SVC
 
 from serving.engines.base.engine import ANY, EngineOptions
 from serving.engines.base.errors import EngineError, LoadFailed
-from serving.engines.base.registry import find_format, loader_of
+from serving.engines.base.registry import find_format, find_loader
 from serving.engines.base.tabular import TabularEngine
 from serving.engines.base.warmup import warm_up
 from serving.engines.sklearn import engine as sklearn
@@ -38,7 +38,7 @@ def engine(model: Any, options: EngineOptions | None = None) -> TabularEngine:
 
 
 class Doubler(BaseEstimator):  # type: ignore[misc]
-    """An estimator that is not of scikit-learn."""
+    """An estimator of another package."""
 
     n_features_in_ = 1
 
@@ -46,12 +46,12 @@ class Doubler(BaseEstimator):  # type: ignore[misc]
         return True
 
     def predict(self, rows: Any) -> Any:
-        """Twice the first column."""
+        """Return twice the first column."""
         return 2 * rows[:, 0]
 
 
 def doubled(rows: Any) -> Any:
-    """What a FunctionTransformer of a user does."""
+    """The function of a user's FunctionTransformer."""
     return 2 * rows
 
 
@@ -73,7 +73,7 @@ def test_a_classifier_answers_as_it_does_itself(model: Any) -> None:
     model.fit(features, kinds)
     made = engine(model)
     assert made.signature.inputs[0].shape == (ANY, 4)
-    assert made.signature.usual == ("output-0",) and made.bounded
+    assert made.signature.default_outputs == ("output-0",) and made.bounded
     assert described(made) == {
         "output-0": ("INT64", (ANY,)), "probabilities": ("FP64", (ANY, 3)), "predict": ("INT64", (ANY,)),
     }  # fmt: skip
@@ -176,7 +176,7 @@ def test_pickles_of_both_kinds_are_loaded_where_code_is_allowed(name: str, how: 
         pickle.dump(model, packed)
     else:
         joblib.dump(model, packed, compress=3 if how.endswith("compressed") else 0)
-    load = loader_of(find_format(name, ()))
+    load = find_loader(find_format(name, ()))
     with pytest.raises(LoadFailed, match="allow-code"):
         load(file(packed.getvalue()), EngineOptions())
     made = load(file(packed.getvalue()), ALLOWED)

@@ -1,4 +1,4 @@
-"""What the engines of rows have in common, with models made by hand."""
+"""The engine of tabular models, with models built by hand."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import pytest
 
 from serving.engines.base.engine import ANY, Cancellation, TensorSpec
 from serving.engines.base.errors import Cancelled, InferenceFailed, InputRefused, LoadFailed
-from serving.engines.base.tabular import Answer, TabularEngine, as_tensor, both_classes, matrix
+from serving.engines.base.tabular import TabularEngine, TabularOutput, as_tensor, both_classes, matrix_input
 from serving.engines.base.warmup import warm_up
 from tests.support.tabular import ask, described
 
 
 class Counting:
-    """Sums each row, and counts how often it was asked."""
+    """Sum each row, and count the calls."""
 
     def __init__(self) -> None:
         self.asked = 0
 
     def __call__(self, rows: Any) -> Any:
-        """The sums; of rows that begin with 13 none."""
+        """Return the sums. Raises an error for rows that begin with 13."""
         self.asked += 1
         if (rows[:, 0] == 13).any():
             raise ArithmeticError("unlucky")
@@ -33,8 +33,8 @@ class Counting:
 def engine(compute: Counting) -> TabularEngine:
     spec = TensorSpec("output-0", "FP64", (ANY,))
     twice = TensorSpec("twice", "FP64", (ANY,))
-    return TabularEngine("test", [matrix(2)], [Answer(spec, compute, lambda said: said),
-                                               Answer(twice, compute, lambda said: 2 * said)])  # fmt: skip
+    return TabularEngine("test", [matrix_input(2)], [TabularOutput(spec, compute, lambda said: said),
+                                               TabularOutput(twice, compute, lambda said: 2 * said)])  # fmt: skip
 
 
 def test_outputs_that_come_of_one_call_cost_one() -> None:
@@ -46,7 +46,7 @@ def test_outputs_that_come_of_one_call_cost_one() -> None:
 def test_the_first_output_has_its_name_of_python_too_and_alone_is_usual() -> None:
     made = engine(Counting())
     assert list(described(made)) == ["output-0", "twice", "predict"]
-    assert made.signature.usual == ("output-0",)
+    assert made.signature.default_outputs == ("output-0",)
     assert ask(made, "predict", [[1, 2]]) == 3
 
 

@@ -16,7 +16,7 @@ from serving.engines.base.engine import ANY, Cancellation, EngineOptions, Tensor
 from serving.engines.base.errors import Cancelled, InputRefused, LoadFailed
 from serving.engines.base.warmup import warm_up
 from serving.engines.tensorflow.engine import TensorflowEngine, load
-from serving.engines.tensorflow.graph import refuse_what_reaches_out
+from serving.engines.tensorflow.graph import refuse_unsafe_operators
 from serving.engines.tensorflow.library import is_stateful
 from serving.engines.tensorflow.library import tensorflow as tf
 from serving.storage.base import digest as digests
@@ -31,13 +31,13 @@ def loaded(folder: Path, digest: str = "", **options: Any) -> TensorflowEngine:
 
 
 def function(*specs: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Decorator: a graph of tensors of these specs."""
+    """Return a decorator that makes a graph with inputs of these specs."""
     made: Callable[[Callable[..., Any]], Any] = tf.function(input_signature=specs)
     return made
 
 
 class Line(tf.Module):  # type: ignore[misc]
-    """y = 2x + 1, learnt."""
+    """A trained model of y = 2x + 1."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class Line(tf.Module):  # type: ignore[misc]
 
 @pytest.fixture(scope="module")
 def line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The folder of a trained SavedModel."""
+    """Return the folder of a trained SavedModel."""
     folder = tmp_path_factory.mktemp("line") / "model"
     model = Line()
     model.train()
@@ -68,7 +68,7 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def saved(folder: Path, graph: Any, **signatures: Any) -> Path:
-    """The folder of a SavedModel of a graph without variables."""
+    """Return the folder of a SavedModel of a graph without variables."""
     module = tf.Module()
     module.graph = graph
     tf.saved_model.save(module, str(folder / "model"), signatures=signatures or None)
@@ -224,15 +224,15 @@ def test_a_graph_that_is_changed_after_it_was_checked_is_not_loaded(
     shutil.copytree(line, folder)
 
     def then_swapped(saved_model: Any, is_stateful: Callable[[str], bool]) -> None:
-        refuse_what_reaches_out(saved_model, is_stateful)
+        refuse_unsafe_operators(saved_model, is_stateful)
         (folder / "saved_model.pb").write_bytes(b"another")
 
-    monkeypatch.setattr("serving.engines.tensorflow.engine.refuse_what_reaches_out", then_swapped)
+    monkeypatch.setattr("serving.engines.tensorflow.engine.refuse_unsafe_operators", then_swapped)
     assert loaded(folder).infer({"x": np.ones(1, np.float32)}, ["y"])[0][0] == pytest.approx(3, abs=0.1)
 
 
 def graph_of(op: str, **attributes: Any) -> Any:
-    """A SavedModel's protocol buffer with one function of one node."""
+    """Return the protocol buffer of a SavedModel with one function of one node."""
     from tensorflow.core.protobuf import saved_model_pb2  # not before the library, which hides Keras
 
     saved_model = saved_model_pb2.SavedModel()
@@ -247,10 +247,10 @@ def test_a_print_whose_stream_is_chosen_by_a_caller_is_refused() -> None:
     from tensorflow.core.framework.attr_value_pb2 import AttrValue as value
 
     for harmless in ({}, {"output_stream": value(s=b"stderr")}):
-        refuse_what_reaches_out(graph_of("PrintV2", **harmless), is_stateful)
+        refuse_unsafe_operators(graph_of("PrintV2", **harmless), is_stateful)
     for harmful in (value(placeholder="stream"), value(s=b"file:///tmp/x"), value()):
         with pytest.raises(LoadFailed, match="PrintV2"):
-            refuse_what_reaches_out(graph_of("PrintV2", output_stream=harmful), is_stateful)
+            refuse_unsafe_operators(graph_of("PrintV2", output_stream=harmful), is_stateful)
 
 
 REFUSED = (
@@ -262,7 +262,7 @@ REFUSED = (
 @pytest.mark.parametrize("op", REFUSED)
 def test_operators_that_are_not_known_as_harmless_are_refused(op: str) -> None:
     with pytest.raises(LoadFailed, match=op):
-        refuse_what_reaches_out(graph_of(op), is_stateful)
+        refuse_unsafe_operators(graph_of(op), is_stateful)
 
 
 def saves(path: Any) -> Any:
@@ -319,7 +319,7 @@ def test_the_savers_function_is_refused_when_something_else_calls_it(line: Path,
     from tensorflow.core.protobuf import saved_model_pb2
 
     saved_model = saved_model_pb2.SavedModel.FromString((line / "saved_model.pb").read_bytes())
-    refuse_what_reaches_out(saved_model, is_stateful)
+    refuse_unsafe_operators(saved_model, is_stateful)
     (meta_graph,) = saved_model.meta_graphs
     library = meta_graph.graph_def.library.function
     saver = next(made for made in library if any(node.op == "SaveV2" for node in made.node_def))
@@ -338,11 +338,11 @@ def test_the_savers_function_is_refused_when_something_else_calls_it(line: Path,
     of_saver.node_def.add(op="WriteFile", name="more")
     for changed, found in ((called, "SaveV2"), (direct, "SaveV2"), (restored, "SaveV2"), (other, "WriteFile")):
         with pytest.raises(LoadFailed, match=found):
-            refuse_what_reaches_out(changed, is_stateful)
+            refuse_unsafe_operators(changed, is_stateful)
 
 
 def saved_by_tensorflow_1(folder: Path, served: Callable[[Any], Any], initialises: Callable[[], Any] | None) -> Path:
-    """The folder of a SavedModel of TensorFlow 1: no object graph, the saver's nodes in the main graph."""
+    """Return a folder with a SavedModel of TensorFlow 1: no object graph, the saver's nodes in the main graph."""
     v1 = tf.compat.v1
     with v1.Graph().as_default(), v1.Session() as session:
         x = v1.placeholder(tf.float32, [None], name="x")
@@ -383,13 +383,13 @@ def test_a_model_of_tensorflow_1_that_uses_checkpoints_elsewhere_is_refused(tmp_
     saver = saved_model.meta_graphs[0].saver_def
     next(node for node in nodes.values() if node.op == "RestoreV2").input[0] = "weight/initial_value"  # another path
     with pytest.raises(LoadFailed, match="RestoreV2"):
-        refuse_what_reaches_out(saved_model, is_stateful)
+        refuse_unsafe_operators(saved_model, is_stateful)
     again = saved_model_pb2.SavedModel.FromString(path.read_bytes())
     nodes = {node.name: node for node in again.meta_graphs[0].graph_def.node}
     writer = next(node for node in nodes.values() if node.op == "SaveV2")
     nodes[saver.restore_op_name].input.append(f"^{writer.name}")  # restoring, which loading does, would write
     with pytest.raises(LoadFailed, match="SaveV2"):
-        refuse_what_reaches_out(again, is_stateful)
+        refuse_unsafe_operators(again, is_stateful)
 
 
 def test_a_graph_that_prints_to_the_log_is_served(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Whether files are whole, with files made by hand."""
+"""The reader of UBJSON with complete and damaged files, built by hand."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_a_whole_file_is_taken() -> None:
 
 @pytest.mark.parametrize("cut", range(len(WHOLE)))
 def test_a_file_that_is_cut_off_anywhere_is_refused(cut: int) -> None:
-    with pytest.raises(ValueError, match="cut off"):
+    with pytest.raises(ValueError, match="truncated"):
         ubjson.read(WHOLE[:cut])
 
 

@@ -1,4 +1,4 @@
-"""Models whose files say what no training would: they are refused before they read memory that is not theirs."""
+"""Manipulated model files are refused before a library reads memory out of bounds."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.support.tabular import ask, file, iris, two_kinds
 
 
 def changed(tree: Any, field: str, value: Any) -> None:
-    """Write into the nodes of a fitted tree, as the author of a file can."""
+    """Modify the nodes of a fitted tree, as the author of a file can."""
     state = tree.__getstate__()
     if field in state:
         state[field] = value
@@ -80,7 +80,7 @@ def test_sets_of_categories_that_end_too_early_are_refused() -> None:
 
 
 def shorten(name: str) -> Callable[[Any], None]:
-    """A change that takes the last element of an array away."""
+    """Return a change that removes the last element of an array."""
 
     def change(model: Any) -> None:
         value = getattr(model, name)
@@ -162,7 +162,7 @@ def test_trees_of_neighbours_are_made_anew_of_their_points() -> None:
 def test_a_tree_of_neighbours_elsewhere_is_refused(kind: Any) -> None:
     model = BaseEstimator()
     model.tree_ = kind(iris()[0])
-    with pytest.raises(LoadFailed, match="place"):
+    with pytest.raises(LoadFailed, match="cannot be checked"):
         vet(parts_of(model))
 
 

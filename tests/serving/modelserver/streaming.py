@@ -39,7 +39,7 @@ class Counting:
 
     signature = Signature("test", (TensorSpec("n", "INT64", (1,)),), (TensorSpec("y", "INT64", (ANY,)),))
     bounded = True
-    waits = False
+    is_async = False
 
     def __init__(self, width: int = 1) -> None:
         self._width = width

@@ -35,7 +35,7 @@ class Sums:
     """FP64 x [n, 2] → y [n], the sum of each row. Each inference waits for a pass; one with a NaN is refused."""
 
     bounded = True
-    waits = False
+    is_async = False
 
     def __init__(self, width: int | None = ANY) -> None:
         shape = None if width is None else (width,)

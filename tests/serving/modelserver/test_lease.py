@@ -56,7 +56,7 @@ class Answers:
     """x [n] → configured outputs, for which it may wait."""
 
     bounded = True
-    waits = False
+    is_async = False
     signature = Signature("test", (TensorSpec("x", "FP64", (ANY,)),), (TensorSpec("y", "BYTES", (ANY,)),))
 
     def __init__(self, gate: Gate) -> None:

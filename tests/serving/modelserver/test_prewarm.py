@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from serving.engines.base.engine import EngineOptions
-from serving.engines.base.registry import FORMATS, loader_of
+from serving.engines.base.registry import FORMATS, find_loader
 from serving.modelserver.base.assignment import ModelBounds
 from serving.modelserver.base.limits import ServerLimits
 from serving.modelserver.base.options import Pool
@@ -21,7 +21,7 @@ from serving.storage.base.artifact import Artifact
 def test_each_model_answers_the_request(name: str) -> None:
     made = FORMATS[name]
     artifact = Artifact(Path("prewarm" + made.suffixes[0]), MODELS[name]())
-    engine = loader_of(made)(artifact, EngineOptions())
+    engine = find_loader(made)(artifact, EngineOptions())
     call = V2Codec("m", "m-00001", engine.signature, ServerLimits()).decode(request_of(engine.signature))
     (answer,) = engine.infer(call.inputs, call.outputs)
     assert answer.shape[0] == 1

@@ -1,4 +1,4 @@
-"""One inference after the other: who may leave, who hangs, and who loses its turn."""
+"""One inference at a time: cancelled waiters, hanging inferences, and stalled readers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from serving.engines.base.engine import Cancellation
 from serving.engines.base.errors import Cancelled, InferenceFailed
-from serving.engines.base.exclusive_slot import PATIENCE, TAKEN_WITHIN, Turn
+from serving.engines.base.exclusive_slot import HANG_AFTER, STALL_TIMEOUT, ExclusiveSlot
 from tests.support.clock import SteppedClock
 from tests.support.wait import eventually
 
@@ -23,8 +23,8 @@ def clock() -> SteppedClock:
 
 
 @pytest.fixture
-def turn(clock: SteppedClock) -> Turn:
-    return Turn(clock.monotonic)
+def slot(clock: SteppedClock) -> ExclusiveSlot:
+    return ExclusiveSlot(clock.monotonic)
 
 
 @pytest.fixture
@@ -33,27 +33,27 @@ def pool() -> Iterator[ThreadPoolExecutor]:
         yield made
 
 
-def waits(turn: Turn, cancellation: Cancellation) -> bool:
-    with turn.taken(cancellation):
+def waits(slot: ExclusiveSlot, cancellation: Cancellation) -> bool:
+    with slot.acquire(cancellation):
         return True
 
 
 async def waiting(
-    turn: Turn, pool: ThreadPoolExecutor, *cancellations: Cancellation, before: int = 0
+    slot: ExclusiveSlot, pool: ThreadPoolExecutor, *cancellations: Cancellation, before: int = 0
 ) -> list[Future[bool]]:
-    """Somebody in the queue for each, behind `before` others."""
-    asked = [pool.submit(waits, turn, cancellation) for cancellation in cancellations]
-    changed: Any = turn._changed
+    """Queue a thread for each cancellation, behind `before` others."""
+    asked = [pool.submit(waits, slot, cancellation) for cancellation in cancellations]
+    changed: Any = slot._changed
     await eventually(lambda: bool(len(changed._waiters) == before + len(asked)))
     return asked
 
 
 async def test_who_leaves_the_queue_is_gone_at_once_while_the_inference_goes_on(
-    turn: Turn, pool: ThreadPoolExecutor
+    slot: ExclusiveSlot, pool: ThreadPoolExecutor
 ) -> None:
     leaves, stays = Cancellation(), Cancellation()
-    with turn.taken(None):
-        left, stayed = await waiting(turn, pool, leaves, stays)
+    with slot.acquire(None):
+        left, stayed = await waiting(slot, pool, leaves, stays)
         leaves.cancel()
         with pytest.raises(Cancelled):
             left.result(10)
@@ -62,20 +62,20 @@ async def test_who_leaves_the_queue_is_gone_at_once_while_the_inference_goes_on(
 
 
 async def test_who_waits_behind_an_inference_that_hangs_hangs_with_it(
-    turn: Turn, clock: SteppedClock, pool: ThreadPoolExecutor
+    slot: ExclusiveSlot, clock: SteppedClock, pool: ThreadPoolExecutor
 ) -> None:
     own, early, late = Cancellation(), Cancellation(), Cancellation()
     with ExitStack() as inference:
-        inference.enter_context(turn.taken(own))
+        inference.enter_context(slot.acquire(own))
         own.cancel()
-        first, second = await waiting(turn, pool, early, late)
-        clock.step(PATIENCE)
+        first, second = await waiting(slot, pool, early, late)
+        clock.step(HANG_AFTER)
         early.cancel()
         with pytest.raises(Cancelled):  # it may still end by itself
             first.result(10)
         clock.step(1)
         late.cancel()
-        (third,) = await waiting(turn, pool, Cancellation(), before=1)  # who left has had its chance since
+        (third,) = await waiting(slot, pool, Cancellation(), before=1)  # who left has had its chance since
         assert not second.done()
     with pytest.raises(Cancelled):
         second.result(10)
@@ -83,39 +83,39 @@ async def test_who_waits_behind_an_inference_that_hangs_hangs_with_it(
 
 
 async def test_a_turn_whose_parts_are_not_taken_goes_to_who_waits(
-    turn: Turn, clock: SteppedClock, pool: ThreadPoolExecutor
+    slot: ExclusiveSlot, clock: SteppedClock, pool: ThreadPoolExecutor
 ) -> None:
     ended: list[str] = []
     with (
-        pytest.raises(InferenceFailed, match="no part of the answer was taken"),
-        turn.taken(None, lambda: ended.append(threading.current_thread().name)) as mine,
-        turn.aside(mine),
+        pytest.raises(InferenceFailed, match="no part of the response was read"),
+        slot.acquire(None, lambda: ended.append(threading.current_thread().name)) as mine,
+        slot.sending(mine),
     ):
-        (other,) = await waiting(turn, pool, Cancellation())
-        clock.step(TAKEN_WITHIN)
-        turn._look_again()
+        (other,) = await waiting(slot, pool, Cancellation())
+        clock.step(STALL_TIMEOUT)
+        slot._notify_waiters()
         assert other.result(10)
         assert len(ended) == 1 and ended != [threading.current_thread().name]
     assert len(ended) == 1
-    with turn.taken(None):
+    with slot.acquire(None):
         pass
 
 
 def test_a_turn_that_nobody_else_wants_is_kept_however_slowly_its_parts_are_taken(
-    turn: Turn, clock: SteppedClock
+    slot: ExclusiveSlot, clock: SteppedClock
 ) -> None:
     ended: list[bool] = []
-    with turn.taken(None, lambda: ended.append(True)) as mine:
+    with slot.acquire(None, lambda: ended.append(True)) as mine:
         for _ in range(3):
-            with turn.aside(mine):
-                clock.step(10 * TAKEN_WITHIN)
+            with slot.sending(mine):
+                clock.step(10 * STALL_TIMEOUT)
         assert not ended
     assert ended == [True]
 
 
 @pytest.mark.parametrize("cancelled", [False, True])
 def test_many_threads_are_never_two_inside_and_all_end(cancelled: bool) -> None:
-    turn, inside, most = Turn(), 0, 0
+    slot, inside, most = ExclusiveSlot(), 0, 0
 
     def infer(number: int) -> bool:
         nonlocal inside, most
@@ -123,7 +123,7 @@ def test_many_threads_are_never_two_inside_and_all_end(cancelled: bool) -> None:
         if cancelled and number % 2:
             threading.Timer(0.001 * number, cancellation.cancel).start()
         try:
-            with turn.taken(cancellation):
+            with slot.acquire(cancellation):
                 inside += 1
                 most = max(most, inside)
                 inside -= 1

@@ -1,10 +1,10 @@
-"""What is repeated of the words of libraries."""
+"""The messages of libraries as our messages repeat them."""
 
 from __future__ import annotations
 
 import pytest
 
-from serving.engines.base.reasons import LONGEST, reason_of
+from serving.engines.base.errors import MAX_REASON, short_reason
 
 XGBOOST = "[21:00:00] /workspace/src/common/json.cc:65: Unexpected EOF\nStack trace:\n  [bt] (0) /usr/lib/x.so(+0x1)"
 ONNX = (
@@ -27,8 +27,8 @@ PADDLE = (
     ],
 )
 def test_a_reason_is_one_line_without_places_of_this_machine(words: str, reason: str) -> None:
-    assert reason_of(ValueError(words)) == reason
+    assert short_reason(ValueError(words)) == reason
 
 
 def test_a_reason_is_short() -> None:
-    assert len(reason_of(ValueError("x" * 1000))) == LONGEST
+    assert len(short_reason(ValueError("x" * 1000))) == MAX_REASON
