@@ -14,29 +14,21 @@ are the published ones, in `schemas.json` (Apache License 2.0, made by `make sch
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from clusters.base.objects import EVENT_SOURCE, MODEL, MODEL_EVENT, WARM_POOL, Kind, Object
-from serving.crds.events import make_event_source_schema, make_model_event_schema
-from serving.crds.model import make_model_schema
-from serving.crds.schema import Schema
-from serving.crds.warm_pool import make_warm_pool_schema
+from clusters.base.objects import OWN_KINDS, Kind, Object
+from serving.crds.definition import make_schema
+from serving.types.schema import Schema
 
 SCHEMAS: Final = Path(__file__).with_name("schemas.json")
 OBJECT_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 REFERENCE: Final = "#/components/schemas/"
 WRITE_PARAMETERS: Final = ("fieldValidation", "fieldManager", "force", "dryRun")
-_OWN: Final[dict[Kind, Callable[[], Schema]]] = {
-    MODEL: make_model_schema,
-    WARM_POOL: make_warm_pool_schema,
-    EVENT_SOURCE: make_event_source_schema,
-    MODEL_EVENT: make_model_event_schema,
-}
 V2_PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 """The media type of a `Document` of gnostic's `OpenAPIv2.proto`; client-go writes `@v1.0` in place of `.v1.0`."""
 V2_TITLE: Final = "Knodel: the schemas are in /openapi/v3"
@@ -61,7 +53,7 @@ class OpenApi:
         if not own:
             return None
         known = msgspec.json.decode(SCHEMAS.read_bytes(), type=dict[str, Any])
-        known |= {schema_name(kind): _OWN[kind]() for kind in own if kind in _OWN}
+        known |= {schema_name(kind): make_schema(kind) for kind in own if kind in OWN_KINDS}
         schemas = {schema_name(kind): _rooted(kind, known.get(schema_name(kind), {})) for kind in own}
         waiting = list(schemas.values())
         while waiting:

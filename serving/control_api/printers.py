@@ -21,11 +21,8 @@ from clusters.base.objects import (
     CORE_SERVICE,
     DEPLOYMENT,
     EVENT,
-    EVENT_SOURCE,
     INGRESS,
     LEASE,
-    MODEL,
-    MODEL_EVENT,
     NAMESPACE,
     POD,
     POD_AUTOSCALER,
@@ -35,7 +32,6 @@ from clusters.base.objects import (
     SECRET,
     SERVERLESS_SERVICE,
     SERVICE,
-    WARM_POOL,
     Kind,
     Object,
     conditions_of,
@@ -43,10 +39,7 @@ from clusters.base.objects import (
     name_of,
     parse_timestamp,
 )
-from serving.crds.definition import column
-from serving.crds.events import make_event_source_crd, make_model_event_crd
-from serving.crds.model import make_model_crd
-from serving.crds.warm_pool import make_warm_pool_crd
+from serving.crds.definition import COLUMNS, column
 
 Cell = str | int | float | bool | None
 UNKNOWN: Final = "<unknown>"
@@ -350,21 +343,12 @@ _KNATIVE: Final[dict[Kind, Sequence[Object]]] = {
 }
 """`additionalPrinterColumns` of Knative's own definitions."""
 
-_OWN: Final[dict[Kind, Callable[[], Object]]] = {
-    MODEL: make_model_crd,
-    WARM_POOL: make_warm_pool_crd,
-    EVENT_SOURCE: make_event_source_crd,
-    MODEL_EVENT: make_model_event_crd,
-}
-
 
 @cache
 def _defined(kind: Kind) -> Sequence[Column]:
     """Return the columns of a kind that a CustomResourceDefinition adds."""
-    if kind in _OWN:
-        (version,) = _OWN[kind]()["spec"]["versions"]
-        return (NAME, *map(_from_definition, version["additionalPrinterColumns"]))
-    return (NAME, *map(_from_definition, _KNATIVE[kind])) if kind in _KNATIVE else (NAME, AGE)
+    columns = COLUMNS.get(kind) or _KNATIVE.get(kind)
+    return (NAME, *map(_from_definition, columns)) if columns else (NAME, AGE)
 
 
 def _from_definition(shown: Object) -> Column:

@@ -13,9 +13,9 @@ from typing import get_args
 from clusters.base.objects import EVENT_SOURCE, MODEL, Kind, Object
 from clusters.runtime.manager.options import SYSTEM_NAMESPACE
 from eventing.auth.subjects import ACCOUNT
-from serving.crds.schema import quoted
 from serving.types.annotations import ANNOTATION_CAUSE
 from serving.types.model import CAUSE, By
+from serving.types.schema import quoted
 
 GROUP_VERSION = "admissionregistration.k8s.io/v1"
 NAME = f"cause.{MODEL.resource}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from autoscaler.types import CLASS
 from autoscaler.warmpool.claims.marks import ANNOTATION_LOAD
@@ -28,7 +28,7 @@ from serving.types.annotations import (
 )
 from serving.types.code import runs_code
 from serving.types.faults import claim_of
-from serving.types.model import Model, Resources, Variant
+from serving.types.model import Model, Resources, ServerSpec, Variant
 from serving.types.settings.runtimes import runtime_of
 from serving.types.settings.settings import ServerSettings, Settings
 from serving.types.warm_pool import PoolTemplate
@@ -102,32 +102,19 @@ def server_settings(runtime: str, model_format: str, settings: Settings) -> Serv
     return settings.server if found is None else replace(settings.server, image=found.image)
 
 
-class _Replica(Protocol):
-    """The fields of a replica that a Model's spec and a WarmPool's template have in common."""
-
-    @property
-    def container_concurrency(self) -> int: ...
-
-    @property
-    def timeout(self) -> float: ...
-
-    @property
-    def service_account_name(self) -> str: ...
-
-
 def _revision_spec(
-    replica: _Replica, resources: Resources, arguments: list[str], mounts: Sequence[Mount], server: ServerSettings
+    spec: ServerSpec, resources: Resources, arguments: list[str], mounts: Sequence[Mount], server: ServerSettings
 ) -> Object:
     made: Object = {
-        "containerConcurrency": replica.container_concurrency,
-        "timeoutSeconds": int(replica.timeout),
+        "containerConcurrency": spec.container_concurrency,
+        "timeoutSeconds": int(spec.timeout),
         "enableServiceLinks": False,
         "automountServiceAccountToken": False,
         "containers": [_container(arguments, resources, mounts, server)],
         "volumes": [mount.volume for mount in mounts],
     }
-    if replica.service_account_name:
-        made["serviceAccountName"] = replica.service_account_name
+    if spec.service_account_name:
+        made["serviceAccountName"] = spec.service_account_name
     return made
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from autoscaler.types import POLICY_ANNOTATION, Policy
 from autoscaler.usage.meter import CANARY_ANNOTATION
 from clusters.base.objects import Object
-from serving.types.model import Scaling
+from serving.types.scaling import Scaling
 
 
 def make_policy(scaling: Scaling, container_concurrency: int) -> str:

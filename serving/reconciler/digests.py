@@ -20,7 +20,8 @@ from serving.makers import names
 from serving.reconciler.actions import Action, Apply, Patch
 from serving.reconciler.observe import World
 from serving.types.annotations import LABEL_MODEL
-from serving.types.model import Model, Scaling
+from serving.types.model import Model
+from serving.types.scaling import Scaling
 
 
 def loaded_digests(world: World) -> dict[str, str]:

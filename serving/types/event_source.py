@@ -1,22 +1,29 @@
-"""Validate an EventSource, with all faults at once. Pure; `eventing.mapping.event_source` has the typed values."""
+"""The table of an EventSource's fields (see `tables`). `eventing.mapping.event_source` has the typed values."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Annotated, Any, ClassVar, Final
 
-from clusters.base.errors import FieldError
-from clusters.base.names import LONGEST_LABEL, dns_label_fault
-from clusters.base.objects import EVENT_SOURCE, Object
+from clusters.base.names import LONGEST_LABEL
+from clusters.base.objects import EVENT_SOURCE
 from clusters.runtime.manager.options import SYSTEM_NAMESPACE
 from eventing.auth.subjects import ACCOUNT, is_allowed_subject
-from serving.types import faults
-from serving.types.reader import Fault, Fields, short_repr
-from serving.types.validation import other_than
+from eventing.mapping.presets import PRESETS
+from eventing.mapping.spec import VALUES
+from serving.types import faults, formats
+from serving.types.fields import Field, Flag, Format, Text
+from serving.types.formats import excludes, follows
+from serving.types.reader import Fault, Reader, short_repr
+from serving.types.schema import PRESERVE, PRINTABLE, Schema, plain, record, rule
+from serving.types.tables import Items, Nested
+from serving.types.validation import KindTable
 
-MOST_ENTRIES = 100
+EITHER: Final = "must have either hmac or oidc: events from senders without authentication are never accepted"
+MOST_ENTRIES: Final = 100
 """Entries of `models` and of `storagePrefixes`: each event is compared with all of them."""
 LONGEST_TEXT = 1024
 """Characters of a source, issuer, audience, subject or prefix."""
@@ -79,80 +86,134 @@ def prefix_fault(prefix: str) -> str:
     return _length_fault(prefix)
 
 
-def validate_event_source(old: Object | None, new: Object) -> Sequence[FieldError]:
-    """Return every fault of `new`.
-
-    Without a change to the fields that callers write there are none, so that the status can always be written.
-    """
-    if old is not None and _written(old) == _written(new):
-        return ()
-    errors: list[FieldError] = []
-    top = Fields(new, "", errors)
-    for name, expected in (("apiVersion", EVENT_SOURCE.api_version), ("kind", EVENT_SOURCE.kind)):
-        top.text(name, partial(other_than, expected), required=True)
-    metadata = top.child("metadata")
-    metadata.text("name", partial(faults.label_fault, longest=LONGEST_LABEL), required=True)
-    namespace = metadata.text("namespace", dns_label_fault)
-    top.raw("status")
-    if (spec := top.part("spec", required=True)) is not None:
-        _check_spec(spec, namespace)
-    top.close()
-    return errors
-
-
-def _check_spec(spec: Fields, namespace: str) -> None:
-    spec.text("source", source_fault, required=True)
-    _check_auth(spec, namespace)
-    _check_texts(spec, "models", glob_fault)
-    _check_texts(spec, "storagePrefixes", prefix_fault)
-    spec.flag("allowCode")
-    spec.flag("createModels")
-    _check_mapping(spec)
-    spec.close()
-
-
-def _check_auth(spec: Fields, namespace: str) -> None:
-    auth = spec.part("auth", required=True)
-    if auth is None:
-        return
-    if auth.has("hmac") == auth.has("oidc"):
-        auth.refuse("", "must say either hmac or oidc: events without proof of their sender are never taken")
-    if (hmac := auth.part("hmac")) is not None:
-        if (reference := hmac.part("secretRef", required=True)) is not None:
-            reference.text("name", faults.subdomain_fault, required=True)
-            reference.close()
-        hmac.close()
-    if (oidc := auth.part("oidc")) is not None:
-        oidc.text("issuer", issuer_fault, required=True)
-        oidc.text("audience", word_fault, required=True)
-        oidc.text("subject", lambda subject: word_fault(subject) or subject_fault(namespace, subject), required=True)
-        oidc.close()
-    auth.close()
-
-
-def _check_mapping(spec: Fields) -> None:
-    spec.part("mapping")
-    mapping = spec.raw("mapping")
-    if isinstance(mapping, Mapping):
-        from eventing.mapping.mapping import mapping_faults  # the library for its paths takes 0.1 s to import
-
-        spec.errors.extend(mapping_faults(mapping))
-
-
-def _check_texts(fields: Fields, name: str, fault: Fault) -> None:
-    value = fields.raw(name)
-    if not isinstance(value, list) or not 1 <= len(value) <= MOST_ENTRIES:
-        fields.refuse(name, f"is required: a list of 1 to {MOST_ENTRIES} texts, not {short_repr(value)}")
-        return
-    for index, entry in enumerate(value):
-        words = fault(entry) if isinstance(entry, str) else f"must be a text, not {short_repr(entry)}"
-        if words:
-            fields.refuse(f"{name}[{index}]", words)
-
-
 def _length_fault(text: str, longest: int = LONGEST_TEXT) -> str:
     return "" if len(text) <= longest else f"must be at most {longest} characters, not {len(text)}"
 
 
-def _written(obj: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in obj.items() if name not in ("metadata", "status")}
+def _format(pattern: str, fault: Fault, *rules: Schema, bad: str = "-", longest: int = LONGEST_TEXT) -> Format:
+    return Format(fault, longest, (follows(pattern, fault, bad), *rules))
+
+
+_GLOB = _format(GLOB.pattern, glob_fault, bad="-_", longest=LONGEST_GLOB)
+_PREFIX = _format(
+    PREFIX.pattern, prefix_fault, excludes("[a-z0-9]+://(?:.*/)?[.][.]?(?:/.*)?", prefix_fault, "s3://..")
+)
+_WORD = _format(f"(?: |{PRINTABLE})+", word_fault, bad="\n")
+
+
+@dataclass(frozen=True)
+class EventMapping(Field):
+    """The mapping of foreign events. The schema has field names only: `eventing.mapping` checks the rest."""
+
+    def read(self, value: Any, at: Reader, name: str) -> Mapping[str, Any] | None:
+        """Return the mapping."""
+        if not isinstance(value, Mapping):
+            at.refuse(name, f"must be a mapping, not {short_repr(value)}")
+            return None
+        from eventing.mapping.mapping import mapping_faults  # the library for its paths takes 0.1 s to import
+
+        at.errors.extend(mapping_faults(value))
+        return value
+
+    def schema(self) -> Schema:
+        """Return the structural OpenAPI schema."""
+        about = {
+            "types": "Globs of the event types to map. If absent, all.",
+            "when": "JSONPaths (RFC 9535) that must all select something, as strings or {path, otherwise}.",
+            "source": "Constant `source` of the resulting event. If absent, that of the event.",
+            **{name: f"Template of {name}, or several: the first with a value is used." for name in VALUES},
+        }
+        preset = f"One of {', '.join(PRESETS)}; other fields override its fields."
+        return record(
+            "",
+            {
+                "preset": plain("string", preset, enum=list(PRESETS)),
+                **{name: {"description": words, PRESERVE: True} for name, words in about.items()},
+            },
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class KeyReference:
+    """Secret in the namespace of the EventSource."""
+
+    name: Annotated[str, Text("Name of the Secret.", formats.SUBDOMAIN)]
+
+
+@dataclass(frozen=True, slots=True)
+class Hmac:
+    """Signatures of the body (Standard Webhooks). The Secret has the keys `current` and `previous`."""
+
+    secret_ref: Annotated[KeyReference, Nested("", KeyReference)]
+
+
+@dataclass(frozen=True, slots=True)
+class Oidc:
+    """Tokens of an OpenID Connect provider."""
+
+    issuer: Annotated[str, Text("Issuer of the tokens.", _format(ISSUER.pattern, issuer_fault))]
+    audience: Annotated[str, Text("Audience of the tokens.", _WORD)]
+    subject: Annotated[str, Text("Subject of the tokens.", _WORD)]
+
+
+@dataclass(frozen=True, slots=True)
+class Auth:
+    """Authentication of senders: either hmac or oidc."""
+
+    hmac: Annotated[Hmac | None, Nested("", Hmac)] = None
+    oidc: Annotated[Oidc | None, Nested("", Oidc)] = None
+
+    RULES: ClassVar = (rule("has(self.hmac) != has(self.oidc)", EITHER),)
+
+    def faults(self, given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """Check the rule in Python."""
+        if (given.get("hmac") is None) == (given.get("oidc") is None):
+            yield "", EITHER
+
+
+@dataclass(frozen=True, slots=True)
+class EventSourceSpec:
+    """Permissions of the sender."""
+
+    source: Annotated[
+        str,
+        Text(
+            "`source` attribute of its events. A * at the end matches any rest.",
+            _format(SOURCE.pattern, source_fault, bad=" "),
+        ),
+    ]
+    auth: Annotated[Auth, Nested("", Auth)]
+    models: Annotated[
+        tuple[str, ...],
+        Items(
+            "Models that its events may change: NAMESPACE/NAME, or NAME for its own namespace.",
+            Text("Name of a Model, with * and ? as wildcards.", _GLOB),
+            MOST_ENTRIES,
+        ),
+    ]
+    storage_prefixes: Annotated[
+        tuple[str, ...],
+        Items("Permitted prefixes of storage URIs.", Text("Prefix of permitted storage URIs.", _PREFIX), MOST_ENTRIES),
+    ]
+    allow_code: Annotated[bool, Flag("Whether its events may use formats that run code of the artifact.")] = False
+    create_models: Annotated[bool, Flag("Whether its events may create Models.")] = False
+    mapping: Annotated[Mapping[str, Any], EventMapping("Mapping of foreign events to changes of Models.")] = field(
+        default_factory=dict
+    )
+
+
+def _subject_faults(namespace: str, _: str, spec: EventSourceSpec) -> Iterator[tuple[str, str]]:
+    """Check the service account. Its twin in CEL is a ValidatingAdmissionPolicy, since it needs the namespace."""
+    subject = spec.auth.oidc.subject if spec.auth.oidc is not None else ""
+    if subject and (fault := subject_fault(namespace, subject)):
+        yield "spec.auth.oidc.subject", fault
+
+
+EVENT_SOURCE_TABLE: Final = KindTable(
+    EVENT_SOURCE,
+    "Permission to send events: the sender, the Models it may change, and the storage of their artifacts.",
+    formats.name_format(partial(faults.label_fault, longest=LONGEST_LABEL), LONGEST_LABEL),
+    EventSourceSpec,
+    faults=_subject_faults,
+)
+validate_event_source = EVENT_SOURCE_TABLE.validate

@@ -8,7 +8,6 @@ from types import MappingProxyType
 from urllib.parse import SplitResult, urlsplit
 
 from autoscaler.warmpool.claims.marks import SEED_PREFIX
-from clusters.base.quantities import parse_quantity
 from serving.engines.base import registry
 from serving.storage.base import uri_patterns
 from serving.types.reader import short_repr
@@ -29,6 +28,7 @@ FORMATS = tuple(registry.FORMATS)
 CODE_FORMATS = tuple(name for name, made in registry.FORMATS.items() if made.runs_code)
 """Formats that run code of the artifact. The namespace must allow them (`annotations.LABEL_ALLOW_CODE`)."""
 LATER_FORMATS = ("ray",)
+PROTOCOLS = ("http1",)
 
 DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 DNS_1123_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -107,14 +107,6 @@ def digest_fault(digest: str) -> str:
     return "" if DIGEST.fullmatch(digest) else f"must be sha256: and 64 lower-case hex digits, not {short_repr(digest)}"
 
 
-def quantity_fault(quantity: str) -> str:
-    """Check a quantity, which must be above 0."""
-    try:
-        return "" if parse_quantity(quantity) > 0 else f"must be more than 0, not {short_repr(quantity)}"
-    except ValueError as error:
-        return f"{error}, not {short_repr(quantity)}"
-
-
 def format_fault(name: str) -> str:
     """Check a model format."""
     if name in FORMATS:
@@ -122,6 +114,11 @@ def format_fault(name: str) -> str:
     if name in LATER_FORMATS:
         return f"not supported yet: {name}; use {', '.join(FORMATS)}"
     return f"must be one of {', '.join(FORMATS)}, not {short_repr(name)}"
+
+
+def protocol_fault(protocol: str) -> str:
+    """Check the protocol of a Model's port."""
+    return "" if protocol in PROTOCOLS else f"not supported yet; use {PROTOCOLS[0]}, not {short_repr(protocol)}"
 
 
 def storage_uri_fault(uri: str) -> str:

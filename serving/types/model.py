@@ -1,17 +1,24 @@
-"""Typed values of a Model: its spec with all defaults, and the parts of its status that rules depend on.
+"""The table of a Model's fields (see `tables`), and the parts of its status that rules depend on.
 
 Only `validation.read_model` makes a `Model` from an object, so its spec is valid.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, ClassVar, Final, Literal, get_args
 
-from autoscaler.schedules import Schedule
 from clusters.base.objects import Object, generation_of, name_of, namespace_of, uid_of
+from serving.types import formats
+from serving.types.annotations import LABEL_ALLOW_CODE
+from serving.types.faults import CODE_FORMATS, LONGEST_HOST_LABEL, LONGEST_NAME, PROTOCOLS, SCHEMES
+from serving.types.fields import Duration, Flag, Integer, Quantity, Text
 from serving.types.rollout import Command, Rollout
+from serving.types.scaling import Scaling
+from serving.types.schema import INT_OR_STRING, LIST_TYPE, opaque, plain, rule
+from serving.types.tables import INLINE, Items, Later, Nested
 
 Outcome = Literal["", "serving", "promoted", "superseded", "rolledback", "failed"]
 """Outcome of a version; empty while it starts, or is ready without traffic. `rollout.history` has the rules."""
@@ -21,81 +28,282 @@ Visibility = Literal["public", "cluster-local"]
 
 LATEST = "latest"
 """The name of the latest ready revision in `knodel traffic`."""
+ALL: Final = 100
+"""Percent."""
+CPU, MEMORY = "1", "1Gi"
+"""Default resources. One core answers some hundred requests a second of a small model. The memory is enough for an
+engine and a model of a few hundred megabytes.
+"""
+MOST_CONCURRENCY: Final = 1000
+"""Requests (Knative's container-concurrency-max-limit)."""
+LONGEST_TIMEOUT: Final = 600.0
+"""s (Knative's max-revision-timeout-seconds)."""
+LONGEST_STARTUP: Final = 86_400.0
+"""s; a model that takes more than a day to load will not load."""
+_LONGEST_PART, _MOST_PARTS = 4096, 1000
+"""Bounds of fields that are always refused. The API server needs bounds to estimate the cost of rules."""
+
+
+def _list_faults(part: str) -> Callable[[list[Any]], Iterator[str]]:
+    """Return a check that the attribute `part` of items is unique and their percents sum to 100. CEL: `_list_rules`."""
+
+    def faults(items: list[Any]) -> Iterator[str]:
+        for value, count in Counter(filter(None, (getattr(one, part) for one in items))).items():
+            if count > 1:
+                yield f"{part} {value!r} is given {count} times: each must be unique"
+        if (total := sum(one.percent for one in items)) != ALL:
+            yield f"the percents sum to {total}: they must sum to {ALL}"
+
+    return faults
+
+
+def _list_rules(part: str, required: bool) -> tuple[Object, Object]:
+    """Return the CEL rules of `_list_faults`, for items that all have both fields if `required`."""
+    this, other = ("", "") if required else (f"!has(one.{part}) || ", f"has(other.{part}) && ")
+    percent = "one.percent" if required else "has(one.percent) ? one.percent : 0"
+    return (
+        rule(
+            f"self.all(one, {this}self.exists_one(other, {other}other.{part} == one.{part}))",
+            f"each {part} must be unique",
+        ),
+        rule(f"self.map(one, {percent}).sum() == {ALL}", f"the percents must sum to {ALL}"),
+    )
+
+
+def _list_of(item: Object) -> Object:
+    return {"type": "array", "minItems": 1, "maxItems": _MOST_PARTS, LIST_TYPE: "atomic", "items": item}
 
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """Requests and limits of a replica, which are equal, as quantities in canonical form."""
+    """Resources of each replica.
 
-    cpu: str
-    memory: str
+    Requests and limits are equal. The quantities are in canonical form, and empty if absent.
+    """
+
+    cpu: Annotated[str, Quantity("CPU cores.")] = ""
+    memory: Annotated[str, Quantity("Memory in bytes.")] = ""
+
+    LATER: ClassVar = {
+        "gpu": Later("GPUs", {INT_OR_STRING: True}),
+        "gpuResource": Later("GPUs", plain("string")),
+    }
+
+    def otherwise(self, default: Resources) -> Resources:
+        """Return the resources with those of `default` for absent ones."""
+        return Resources(self.cpu or default.cpu, self.memory or default.memory)
+
+
+DEFAULT_RESOURCES: Final = Resources(CPU, MEMORY)
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One way to run every version, with its resources and its percent of every version's traffic."""
+    """A variant of every version."""
 
-    name: str
-    resources: Resources
-    percent: int
+    name: Annotated[str, Text("Name of the variant.", formats.LABEL)]
+    percent: Annotated[int, Integer("Percentage of every version's traffic.", 0, ALL)]
+    resources: Annotated[
+        Resources, Nested("Resources of each of its replicas. Absent ones are those of spec.resources.", Resources)
+    ] = Resources()
 
 
 @dataclass(frozen=True, slots=True)
 class Batching:
-    """Limits of a batch: rows, and seconds that its first request may wait for others."""
+    """Adaptive batching of requests. If absent, each request is a batch of its own.
 
-    max_batch_size: int
-    max_latency: float
+    `max_latency` is in seconds.
+    """
+
+    max_batch_size: Annotated[int, Integer("Maximum number of rows in a batch.", 2, 4096)] = 16
+    max_latency: Annotated[float, Duration("Maximum time to wait for a batch to fill.", 0.0001, 1.0)] = 0.002
 
 
 @dataclass(frozen=True, slots=True)
 class TrafficEntry:
-    """One entry of `spec.traffic`; `revision` None is the latest ready one, `tag` may be empty."""
+    """A traffic target.
 
-    revision: str | None
-    percent: int
-    tag: str
+    `revision` None is the latest ready one, `tag` may be empty.
+    """
+
+    revision: Annotated[str | None, Text("Name of the revision.", formats.SUBDOMAIN)] = None
+    percent: Annotated[int, Integer("Percentage of traffic to the target. Required without a tag.", 0, ALL)] = 0
+    tag: Annotated[str, Text("Tag. The host TAG-NAME leads to the target, whatever its percentage.", formats.TAG)] = ""
+    latest: Annotated[bool, Flag("Whether the target is the latest ready version.")] = False
+
+    RULES: ClassVar = (
+        rule(
+            "has(self.revision) != (has(self.latest) && self.latest)",
+            "must have either revision: NAME or latest: true",
+        ),
+        rule("has(self.percent) || has(self.tag)", f"is required: a whole number from 0 to {ALL}", ".percent"),
+    )
+
+    def faults(self, given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """Check the rules in Python."""
+        if self.latest == (given.get("revision") is not None):
+            yield "", "must have either revision: NAME or latest: true"
+        if given.get("percent") is None and given.get("tag") is None:
+            yield "percent", f"is required: a whole number from 0 to {ALL}"
 
 
 @dataclass(frozen=True, slots=True)
-class Scaling:
-    """The scaling fields, which act on existing revisions at once; times in seconds."""
+class SecretReference:
+    """Secret with the credentials of the store, as the command `secret` creates it."""
 
-    min_replicas: int
-    max_replicas: int
-    scale_target: float
-    target_utilization: float
-    scale_to_zero_after: float  # or `autoscaler.types.AUTO`
-    hold_queue: int
-    latency_objective: float = 0.0  # 0: none
-    schedules: tuple[Schedule, ...] = ()
+    name: Annotated[str, Text("Name of the Secret, in the namespace of the object.", formats.SUBDOMAIN)]
 
 
 @dataclass(frozen=True, slots=True)
-class ModelSpec:
-    """A valid spec with its defaults; times in seconds, absent texts empty.
+class Storage:
+    """Access to the model's storage."""
+
+    secret_ref: Annotated[SecretReference, Nested("", SecretReference)]
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeReference:
+    """Runtime that serves the model. Default: the runtime with the name of the format, else the platform's server."""
+
+    name: Annotated[str, Text("Name of a runtime in the platform's settings.", formats.LABEL)]
+
+    LATER: ClassVar = {
+        name: Later("containers of your own; use name", like)
+        for name, like in (
+            ("image", {"type": "string", "maxLength": _LONGEST_PART}),
+            ("args", _list_of({"type": "string", "maxLength": _LONGEST_PART})),
+            ("env", _list_of(opaque())),
+        )
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSpec:
+    """The fields that a Model and the members of a WarmPool which serve it must have in common; `timeout` in seconds.
 
     `secret` is the Secret with the storage's credentials, `runtime` a named runtime of the platform.
     """
 
-    storage_uri: str
-    secret: str
-    digest: str
-    version: str
-    model_format: str
-    runtime: str
-    batching: Batching | None
-    resources: Resources
-    variants: tuple[Variant, ...]
-    container_concurrency: int
-    timeout: float
-    startup_deadline: float
-    service_account_name: str
-    scaling: Scaling
-    visibility: Visibility
-    traffic: tuple[TrafficEntry, ...]
-    canary_traffic_percent: int | None
-    rollout: Rollout | None
+    secret: Annotated[str, Nested("", Storage, lambda storage: storage.secret_ref.name, name="storage")] = ""
+    model_format: Annotated[
+        str,
+        Text(
+            f"Format of the model. If absent, it is found from the files. {', '.join(CODE_FORMATS)} run code of the "
+            f"artifact, which the label {LABEL_ALLOW_CODE} of the namespace must allow.",
+            formats.MODEL_FORMAT,
+        ),
+    ] = ""
+    runtime: Annotated[str, Nested("", RuntimeReference, lambda runtime: runtime.name)] = ""
+    resources: Annotated[
+        Resources, Nested(f"Resources of each replica. Default: cpu {CPU}, memory {MEMORY}.", Resources)
+    ] = DEFAULT_RESOURCES
+    container_concurrency: Annotated[
+        int, Integer("Maximum concurrent requests of a replica. 0: no limit.", 0, MOST_CONCURRENCY)
+    ] = 0
+    timeout: Annotated[float, Duration("Timeout of a request.", 1.0, LONGEST_TIMEOUT, whole=True)] = 300.0
+    service_account_name: Annotated[str, Text("ServiceAccount of the replicas.", formats.SUBDOMAIN)] = ""
+
+    @staticmethod
+    def complete(values: dict[str, Any]) -> None:
+        """Set absent resources to their defaults."""
+        if "resources" in values:
+            values["resources"] = values["resources"].otherwise(DEFAULT_RESOURCES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSpec(ServerSpec):
+    """Desired state of the Model.
+
+    Times are in seconds, and absent texts are empty. The fields of `scaling` act on existing revisions at once; most
+    others create a revision.
+    """
+
+    storage_uri: Annotated[
+        str,
+        Text(f"Address of the model: {', '.join(f'{scheme}://' for scheme in SCHEMES)}.", formats.STORAGE_URI),
+    ]
+    digest: Annotated[str, Text("SHA-256 of the model, verified before it is loaded.", formats.DIGEST)] = ""
+    version: Annotated[
+        str, Text("Version label shown in listings. It is never compared or ordered.", formats.VERSION)
+    ] = ""
+    batching: Annotated[Batching | None, Nested("", Batching)] = None
+    variants: Annotated[
+        tuple[Variant, ...],
+        Items(
+            "Variants that run side by side in every version, for example on different resources.",
+            Nested("", Variant),
+            20,
+            _list_rules("name", required=True),
+            _list_faults("name"),
+        ),
+    ] = ()
+    protocol: Annotated[str, Text("Protocol of the port.", formats.PROTOCOL)] = PROTOCOLS[0]
+    startup_deadline: Annotated[
+        float, Duration("Time within which a version must become ready.", 1.0, LONGEST_STARTUP, whole=True)
+    ] = 600.0
+    scaling: Annotated[Scaling, INLINE]
+    visibility: Annotated[
+        Visibility,
+        Text("Whether the model can be reached from outside the cluster.", formats.one_of(*get_args(Visibility))),
+    ] = "public"
+    traffic: Annotated[
+        tuple[TrafficEntry, ...],
+        Items(
+            "Traffic split by hand.",
+            Nested("", TrafficEntry),
+            100,
+            _list_rules("tag", required=False),
+            _list_faults("tag"),
+        ),
+    ] = ()
+    canary_traffic_percent: Annotated[
+        int | None,
+        Integer(
+            "Percentage of traffic to the latest ready version. The version that last had all traffic gets the rest.",
+            0,
+            ALL,
+        ),
+    ] = None
+    rollout: Annotated[Rollout | None, Nested("", Rollout)] = None
+
+    LATER: ClassVar = {"template": Later("a pod template laid over ours")}
+
+    @staticmethod
+    def complete(values: dict[str, Any]) -> None:
+        """Set absent resources to their defaults, those of variants to those of the Model."""
+        ServerSpec.complete(values)
+        default = values.get("resources", DEFAULT_RESOURCES)
+        if "variants" in values:
+            values["variants"] = tuple(
+                replace(variant, resources=variant.resources.otherwise(default)) for variant in values["variants"]
+            )
+
+
+def host_faults(name: str, spec: ModelSpec) -> Iterator[tuple[str, str]]:
+    """Return the fault of each variant and tag that makes a name with the Model's name which is too long."""
+    for index, variant in enumerate(spec.variants):
+        if len(made := f"{name}-{variant.name}") > LONGEST_NAME:
+            yield f"spec.variants[{index}].name", f"{made} must be at most {LONGEST_NAME} characters"
+    for index, entry in enumerate(spec.traffic):
+        if entry.tag and len(host := f"{entry.tag}-{name}") > LONGEST_HOST_LABEL:
+            yield f"spec.traffic[{index}].tag", f"the host {host} must be at most {LONGEST_HOST_LABEL} characters"
+
+
+HOST_RULES: Final = (
+    rule(
+        "!has(self.spec.variants) || "
+        f"self.spec.variants.all(one, size(self.metadata.name) + 1 + size(one.name) <= {LONGEST_NAME})",
+        f"NAME-VARIANT must be at most {LONGEST_NAME} characters",
+        ".spec.variants",
+    ),
+    rule(
+        "!has(self.spec.traffic) || self.spec.traffic.all(one, !has(one.tag) || "
+        f"size(one.tag) + 1 + size(self.metadata.name) <= {LONGEST_HOST_LABEL})",
+        f"the host TAG-NAME must be at most {LONGEST_HOST_LABEL} characters",
+        ".spec.traffic",
+    ),
+)
+"""The CEL rules of `host_faults`."""
 
 
 @dataclass(frozen=True, slots=True)

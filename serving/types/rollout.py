@@ -1,116 +1,161 @@
-"""Typed values of `spec.rollout`, with defaults and limits.
-
-`validation.read_model` makes them from an object, so they are valid.
-"""
+"""The table of the fields of `spec.rollout` (see `tables`), and the annotation with a command for a rollout."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, cast, get_args
+from typing import Annotated, ClassVar, Final, Literal, cast, get_args
 
-from serving.types.faults import label_fault
-from serving.types.reader import Fields, short_repr
+from serving.types import formats
+from serving.types.fields import Duration, Flag, Format, Integer, Number, Text
+from serving.types.reader import short_repr
+from serving.types.schema import rule
+from serving.types.tables import Items, Later, Nested
 
 OnInsufficientTraffic = Literal["hold", "promote", "rollback"]
 Verb = Literal["pause", "abort", "promote"]
 
-ALL = 100
+ALL: Final = 100
 """Percent."""
-STEPS = (10, 50, ALL)
-"""Percents of the new version: few callers first, then enough load for a comparison."""
-STEP_DURATION = 60.0
-"""s: the minimum time of a step."""
-PROGRESS_DEADLINE = 600.0
-"""s until a step must be in force at the gateway (Flagger's progressDeadlineSeconds)."""
-MAX_SURGE = 1
-"""Replicas above the number at the begin of a step."""
-INTERVAL = 10.0
-"""s between two judgements."""
-MAX_ERROR_RATE = 0.01
-"""By how much the share of failed requests may exceed the stable version's."""
-MAX_LATENCY_RATIO = 1.25
-"""Latency of the new version divided by that of the stable one, at the quantile."""
-MAX_STABLE_ERROR_RATE = 0.2
-"""Largest share of failed requests of a stable version that candidates are compared with. The judge rejects a version
-that fails every fifth request at once. Compared with such a stable version, a candidate that fails as often would pass.
-"""
-QUANTILE = 0.95
-"""Quantile of the latency that is compared: one request of twenty is slower."""
-ON_INSUFFICIENT_TRAFFIC: OnInsufficientTraffic = "hold"
-"""A version with too few requests is neither good nor bad."""
-KEEP_WARM = 600.0
-"""s without a request until the former version stops its last replica."""
-
-MOST_STEPS = 20
-"""A rollout with more steps takes longer than a working day."""
-LONGEST_STEP = 604_800.0
+STEP_DURATION: Final = 60.0
+"""s: the default minimum time of a step."""
+LONGEST_STEP: Final = 604_800.0
 """s; a week."""
-LEAST_INTERVAL = 1.0
-"""s: each judgement reads every replica, and writes the Model's status."""
-LONGEST_INTERVAL = 3600.0
-"""s; with longer intervals the judge would find failures too late."""
-MOST_SURGE = 1000
-"""Replicas; no revision has more."""
-LARGEST_RATIO = 100.0
-"""Larger ratios have no use."""
-LEAST_QUANTILE, MOST_QUANTILE = 0.5, 0.999
-"""Quantiles below the median do not show slow answers; for those above 0.999 no rollout has enough requests."""
-MOST_METRICS = 10
-"""Queries of one judgement."""
-LONGEST_QUERY = 4096
+LONGEST_QUERY: Final = 4096
 """Characters of one query."""
-LARGEST_VALUE = 1e15
+LARGEST_VALUE: Final = 1e15
 """Above 2^53, a double no longer represents each whole number."""
 
-LATER_ROLLOUT = {
-    "match": "callers chosen by their headers",
-    "sticky": "callers that stay with a version",
-    "mirror": "copies of live requests",
-    "replay": "recorded requests",
-}
-"""Fields of a later release, which need features of a gateway: they are refused, never ignored."""
+
+def query_fault(query: str) -> str:
+    """Return the fault of a Prometheus query; empty for a valid one."""
+    if not query.isprintable():
+        return "must be one line of printable characters"
+    if not 1 <= len(query) <= LONGEST_QUERY:
+        return f"must be 1 to {LONGEST_QUERY} characters, not {len(query)}"
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
 class MetricRule:
-    """A metric of the judge: a Prometheus query, and the largest permitted value."""
+    """A Prometheus metric."""
 
-    name: str
-    query: str
-    max: float
+    name: Annotated[str, Text("Name of the metric in reasons.", formats.LABEL)]
+    query: Annotated[
+        str,
+        Text(
+            "Prometheus query. $candidate, $stable, $model and $namespace are replaced by names.",
+            Format(query_fault, LONGEST_QUERY, (formats.follows(formats.LINE, query_fault, "\n"),), least=1),
+        ),
+    ]
+    max: Annotated[
+        float,
+        Number("Maximum value; two observations in a row above it fail the version.", -LARGEST_VALUE, LARGEST_VALUE),
+    ]
+
+
+def _metric_faults(metrics: list[MetricRule]) -> Iterator[str]:
+    for name, count in Counter(metric.name for metric in metrics).items():
+        if count > 1:
+            yield f"name {name!r} is given {count} times: each must be unique"
 
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """The criteria for a new version; `interval` in seconds, rates and quantile as shares of 1.
+    """Criteria for the new version.
 
-    `max_error_rate` is added to the stable version's rate, and `max_latency_ratio` multiplies its latency. A stable
-    version with a higher error rate than `max_stable_error_rate` is not compared with. `count_4xx` counts callers'
-    errors (4xx) as errors of the version.
+    `interval` is in seconds, rates and quantile are shares of 1. `max_error_rate` is added to the stable version's
+    rate, and `max_latency_ratio` multiplies its latency. The judge rejects a version that fails every fifth request at
+    once. Compared with a stable version that fails as often, such a candidate would pass: `max_stable_error_rate`
+    prevents it.
     """
 
-    interval: float = INTERVAL
-    max_error_rate: float = MAX_ERROR_RATE
-    max_latency_ratio: float = MAX_LATENCY_RATIO
-    quantile: float = QUANTILE
-    metrics: tuple[MetricRule, ...] = ()
-    max_stable_error_rate: float = MAX_STABLE_ERROR_RATE
-    count_4xx: bool = False
+    interval: Annotated[  # each judgement reads every replica, and writes the Model's status
+        float, Duration("Time between two observations.", 1.0, 3600.0)
+    ] = 10.0
+    max_error_rate: Annotated[float, Number("Maximum error rate above the stable version's.", 0.0, 1.0)] = 0.01
+    max_latency_ratio: Annotated[
+        float, Number("Maximum latency as a multiple of the stable version's.", 1.0, 100.0)
+    ] = 1.25
+    quantile: Annotated[  # above 0.999 no rollout has enough requests, below the median slow answers do not count
+        float, Number("Latency quantile that is compared.", 0.5, 0.999)
+    ] = 0.95
+    metrics: Annotated[
+        tuple[MetricRule, ...],
+        Items(
+            "Prometheus metrics to compare in addition.",
+            Nested("", MetricRule),
+            10,
+            (rule("self.all(one, self.exists_one(other, other.name == one.name))", "each name must be unique"),),
+            _metric_faults,
+        ),
+    ] = ()
+    max_stable_error_rate: Annotated[
+        float,
+        Number(
+            "Maximum error rate of the stable version. Above it the rollout is held, since there is nothing to "
+            "compare with.",
+            0.0,
+            1.0,
+        ),
+    ] = 0.2
+    count_4xx: Annotated[bool, Flag("Whether 4xx responses count as errors of the version.")] = False
+
+
+def _step_faults(steps: list[int]) -> Iterator[str]:
+    if steps[-1] != ALL or any(one >= other for one, other in pairwise(steps)):
+        yield f"must ascend and end with {ALL}, not {', '.join(map(str, steps))}"
 
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """`spec.rollout` with its defaults; `steps` in percent, ascending, the last 100; times in seconds."""
+    """Shift traffic to a new version in judged steps. If absent, a new version gets all traffic at once.
 
-    steps: tuple[int, ...] = STEPS
-    step_duration: float = STEP_DURATION
-    progress_deadline: float = PROGRESS_DEADLINE
-    max_surge: int = MAX_SURGE
-    judge: Judge = Judge()
-    on_insufficient_traffic: OnInsufficientTraffic = ON_INSUFFICIENT_TRAFFIC
-    keep_warm: float = KEEP_WARM
+    `steps` are in percent, the others in seconds. A rollout with more steps takes longer than a working day.
+    """
+
+    steps: Annotated[
+        tuple[int, ...],
+        Items(
+            "Percentages of traffic to the new version.",
+            Integer("Percentage of traffic.", 1, ALL),
+            20,
+            (
+                rule(
+                    f"self[size(self) - 1] == {ALL} && self.all(one, self.exists_one(other, other == one)) "
+                    "&& self.isSorted()",
+                    f"must ascend and end with {ALL}",
+                ),
+            ),
+            _step_faults,
+        ),
+    ] = (10, 50, ALL)
+    step_duration: Annotated[float, Duration("Minimum duration of a step.", 1.0, LONGEST_STEP)] = STEP_DURATION
+    progress_deadline: Annotated[  # Flagger's progressDeadlineSeconds
+        float,
+        Duration("Time within which a step must be in force; the rollout fails otherwise.", 1.0, LONGEST_STEP),
+    ] = 600.0
+    max_surge: Annotated[int, Integer("Maximum number of replicas above the number before the rollout.", 0, 1000)] = 1
+    judge: Annotated[Judge, Nested("", Judge)] = Judge()
+    on_insufficient_traffic: Annotated[
+        OnInsufficientTraffic,
+        Text(
+            "Decision for a step that ends with too few requests for a verdict.",
+            formats.one_of(*get_args(OnInsufficientTraffic)),
+        ),
+    ] = "hold"
+    keep_warm: Annotated[
+        float, Duration("Time without requests before the previous version loses its last replica.", 0.0, LONGEST_STEP)
+    ] = 600.0
+
+    LATER: ClassVar = {
+        "match": Later("callers chosen by their headers"),
+        "sticky": Later("callers that stay with a version"),
+        "mirror": Later("copies of live requests"),
+        "replay": Later("recorded requests"),
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,77 +187,3 @@ def command_fault(text: str) -> str:
     if parse_command(text) is not None:
         return ""
     return f"must be {', '.join(f'{verb}@REVISION' for verb in get_args(Verb))}, not {short_repr(text)}"
-
-
-def query_fault(query: str) -> str:
-    """Return the fault of a Prometheus query; empty for a valid one."""
-    if not query.isprintable():
-        return "must be one line of printable characters"
-    if not 1 <= len(query) <= LONGEST_QUERY:
-        return f"must be 1 to {LONGEST_QUERY} characters, not {len(query)}"
-    return ""
-
-
-def read_rollout(fields: Fields | None) -> Rollout | None:
-    """Read `spec.rollout`, with defaults for absent fields. Faults are added to the reader's errors."""
-    if fields is None:
-        return None
-    read = Rollout(
-        steps=_read_steps(fields),
-        step_duration=fields.seconds("stepDuration", STEP_DURATION, LEAST_INTERVAL, LONGEST_STEP),
-        progress_deadline=fields.seconds("progressDeadline", PROGRESS_DEADLINE, LEAST_INTERVAL, LONGEST_STEP),
-        max_surge=fields.integer("maxSurge", MAX_SURGE, 0, MOST_SURGE),
-        judge=_read_judge(fields.child("judge")),
-        on_insufficient_traffic=cast(
-            OnInsufficientTraffic,
-            fields.choice("onInsufficientTraffic", get_args(OnInsufficientTraffic), ON_INSUFFICIENT_TRAFFIC),
-        ),
-        keep_warm=fields.seconds("keepWarm", KEEP_WARM, 0.0, LONGEST_STEP),
-    )
-    fields.close(LATER_ROLLOUT)
-    return read
-
-
-def _read_steps(fields: Fields) -> tuple[int, ...]:
-    value = fields.raw("steps")
-    if value is None:
-        return STEPS
-    if not isinstance(value, list) or not 1 <= len(value) <= MOST_STEPS:
-        given = f"{len(value)} entries" if isinstance(value, list) else short_repr(value)
-        fields.refuse("steps", f"must be a list of 1 to {MOST_STEPS} percents, not {given}")
-        return STEPS
-    for index, step in enumerate(value):
-        if isinstance(step, bool) or not isinstance(step, int) or not 1 <= step <= ALL:
-            fields.refuse(f"steps[{index}]", f"must be a whole number from 1 to {ALL}, not {short_repr(step)}")
-            return STEPS
-    if value[-1] != ALL or any(one >= other for one, other in pairwise(value)):
-        fields.refuse("steps", f"must ascend and end with {ALL}, not {', '.join(map(str, value))}")
-        return STEPS
-    return tuple(value)
-
-
-def _read_judge(fields: Fields) -> Judge:
-    read = Judge(
-        interval=fields.seconds("interval", INTERVAL, LEAST_INTERVAL, LONGEST_INTERVAL),
-        max_error_rate=fields.number("maxErrorRate", MAX_ERROR_RATE, 0.0, 1.0),
-        max_latency_ratio=fields.number("maxLatencyRatio", MAX_LATENCY_RATIO, 1.0, LARGEST_RATIO),
-        quantile=fields.number("quantile", QUANTILE, LEAST_QUANTILE, MOST_QUANTILE),
-        max_stable_error_rate=fields.number("maxStableErrorRate", MAX_STABLE_ERROR_RATE, 0.0, 1.0),
-        count_4xx=fields.flag("count4xx"),
-        metrics=_read_metrics(fields),
-    )
-    fields.close()
-    return read
-
-
-def _read_metrics(fields: Fields) -> tuple[MetricRule, ...]:
-    metrics: list[MetricRule] = []
-    for item in fields.items("metrics", MOST_METRICS):
-        name = item.text("name", label_fault, required=True)
-        if name and name in (metric.name for metric in metrics):
-            fields.refuse("metrics", f"name {name!r} is given twice: each must be unique")
-        query = item.text("query", query_fault, required=True)
-        if not item.has("max"):
-            item.refuse("max", "is required: the largest permitted value of the query")
-        metrics.append(MetricRule(name, query, item.number("max", 0.0, -LARGEST_VALUE, LARGEST_VALUE)))
-    return tuple(metrics)

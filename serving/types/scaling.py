@@ -1,72 +1,118 @@
-"""Read the scaling fields of a Model, with their limits and defaults. They act on existing revisions at once. Pure."""
+"""The table of a Model's scaling fields (see `tables`), which act on existing revisions at once."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Final
 
 from autoscaler import schedules
 from autoscaler import types as apis
 from autoscaler.schedules import Schedule
-from serving.types import defaults
-from serving.types.model import Scaling
-from serving.types.reader import Fields
+from serving.types import formats
+from serving.types.fields import Duration, Integer, Number, Text
+from serving.types.schema import rule
+from serving.types.tables import Items, Nested
 
-MOST_REPLICAS = apis.MAX_REPLICAS
+MOST_REPLICAS: Final = apis.MAX_REPLICAS
 """Replicas of one revision; more is certainly a typing error."""
-MOST_TARGET = 1000
+MAX_REPLICAS: Final = 4
+"""Default maximum, which fits a laptop."""
+MOST_TARGET: Final = 1000
 """Slots (Knative's container-concurrency-max-limit)."""
-LEAST_TARGET = 0.01
+LEAST_TARGET: Final = 0.01
 """Slots (Knative's smallest target)."""
-LEAST_IDLE, LONGEST_IDLE = apis.LEAST_IDLE, apis.LONGEST_IDLE
-"""s; at most a week: minReplicas keeps replicas for longer."""
-MOST_HELD = 100_000
+MOST_HELD: Final = 100_000
 """Requests held for one revision: at 64 KiB each they need 6 GiB."""
-LEAST_OBJECTIVE, LONGEST_OBJECTIVE = apis.LEAST_OBJECTIVE, apis.LONGEST_OBJECTIVE
-"""s of `latencyObjective`."""
-LEAST_WINDOW = 1.0
-"""s of a schedule's window."""
-AUTO_TEXT = "auto"
-"""The value of `scaleToZeroAfter` for `apis.AUTO`."""
 
 
-def read_scaling(fields: Fields) -> Scaling:
-    """Read the scaling fields of a Model's spec."""
+@dataclass(frozen=True, slots=True)
+class ScheduleEntry:
+    """A minimum number of replicas at certain times."""
 
-    least = fields.integer("minReplicas", defaults.MIN_REPLICAS, 0, MOST_REPLICAS)
-    by_the_clock = _read_schedules(fields)
-    needed = max(least, *(schedule.min_replicas for schedule in by_the_clock), 0)
-    most = fields.integer("maxReplicas", max(defaults.MAX_REPLICAS, needed), 1, MOST_REPLICAS)
-    if least > most:
-        fields.refuse("minReplicas", f"must be at most maxReplicas ({most}), not {least}")
-    for index, schedule in enumerate(by_the_clock):
-        if schedule.min_replicas > most:
-            message = f"must be at most maxReplicas ({most}), not {schedule.min_replicas}"
-            fields.refuse(f"schedules[{index}].minReplicas", message)
-    return Scaling(
-        min_replicas=least,
-        max_replicas=most,
-        scale_target=fields.number("scaleTarget", defaults.SCALE_TARGET, LEAST_TARGET, MOST_TARGET),
-        target_utilization=fields.number("targetUtilization", defaults.TARGET_UTILIZATION, LEAST_TARGET, 1.0),
-        scale_to_zero_after=apis.AUTO
-        if fields.raw("scaleToZeroAfter") == AUTO_TEXT
-        else fields.seconds("scaleToZeroAfter", defaults.SCALE_TO_ZERO_AFTER, LEAST_IDLE, LONGEST_IDLE),
-        hold_queue=fields.integer("holdQueue", defaults.HOLD_QUEUE, 1, MOST_HELD),
-        latency_objective=fields.seconds("latencyObjective", 0.0, LEAST_OBJECTIVE, LONGEST_OBJECTIVE),
-        schedules=by_the_clock,
+    cron: Annotated[str, Text("Start of the window as a cron expression, for example 0 8 * * 1-5.", formats.CRON)]
+    duration: Annotated[float, Duration("Length of the window.", 1.0, schedules.LONGEST)]
+    min_replicas: Annotated[int, Integer("Minimum number of replicas during the window.", 1, MOST_REPLICAS)]
+    time_zone: Annotated[str, Text("IANA time zone, for example Europe/Berlin.", formats.ZONE)] = schedules.DEFAULT_ZONE
+
+    def schedule(self) -> Schedule:
+        """Return the autoscaler's value."""
+        return Schedule(self.cron, self.duration, self.min_replicas, self.time_zone)
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """The scaling fields of a Model; times in seconds.
+
+    `scale_to_zero_after` may be `autoscaler.types.AUTO`; a `latency_objective` of 0 is none.
+    """
+
+    min_replicas: Annotated[int, Integer("Minimum number of replicas.", 0, MOST_REPLICAS)] = 0
+    max_replicas: Annotated[
+        int, Integer("Maximum number of replicas.", 1, MOST_REPLICAS, note=", or minReplicas if that is larger")
+    ] = MAX_REPLICAS
+    scale_target: Annotated[
+        float, Number("Concurrent requests that scaling plans for each replica.", LEAST_TARGET, MOST_TARGET)
+    ] = 4.0
+    target_utilization: Annotated[  # Knative's container-concurrency-target-percentage
+        float, Number("Fraction of scaleTarget that scaling aims at.", LEAST_TARGET, 1.0)
+    ] = 0.7
+    scale_to_zero_after: Annotated[
+        float,
+        Duration(
+            "Time without requests before scaling to zero.",
+            apis.LEAST_IDLE,
+            apis.LONGEST_IDLE,
+            word=("auto", apis.AUTO),
+            note=", which is at least a minute, and longer if starts take longer",
+        ),
+    ] = apis.AUTO
+    hold_queue: Annotated[
+        int, Integer("Maximum number of requests held for a revision while it starts.", 1, MOST_HELD)
+    ] = 1000
+    latency_objective: Annotated[
+        float,
+        Duration(
+            "Response time that 95 % of responses should meet. If they do not and replicas are busy, replicas are "
+            "added. No objective if absent.",
+            apis.LEAST_OBJECTIVE,
+            apis.LONGEST_OBJECTIVE,
+        ),
+    ] = 0.0
+    schedules: Annotated[
+        tuple[Schedule, ...],
+        Items(
+            "Minimum numbers of replicas by time. If windows overlap, the largest number applies.",
+            Nested("", ScheduleEntry, ScheduleEntry.schedule),
+            schedules.MOST_SCHEDULES,
+        ),
+    ] = ()
+
+    RULES: ClassVar = (
+        rule(
+            "!has(self.minReplicas) || !has(self.maxReplicas) || self.minReplicas <= self.maxReplicas",
+            "must be at most maxReplicas",
+            ".minReplicas",
+        ),
+        rule(
+            "!has(self.schedules) || !has(self.maxReplicas) || "
+            "self.schedules.all(one, one.minReplicas <= self.maxReplicas)",
+            "minReplicas must be at most maxReplicas",
+            ".schedules",
+        ),
     )
 
+    @staticmethod
+    def complete(values: dict[str, Any]) -> None:
+        """Raise the default maximum to the largest minimum."""
+        least = max(values.get("min_replicas", 0), *(one.min_replicas for one in values.get("schedules", ())), 0)
+        values.setdefault("max_replicas", max(MAX_REPLICAS, least))
 
-def _read_schedules(fields: Fields) -> tuple[Schedule, ...]:
-    """Read the valid schedules; the faults of the others are added to the reader's errors."""
-    read = []
-    for item in fields.items("schedules", schedules.MOST_SCHEDULES):
-        before = len(fields.errors)
-        schedule = Schedule(
-            cron=item.text("cron", schedules.cron_fault, required=True),
-            time_zone=item.text("timeZone", schedules.zone_fault, schedules.DEFAULT_ZONE),
-            duration=item.seconds("duration", 0.0, LEAST_WINDOW, schedules.LONGEST),
-            min_replicas=item.integer("minReplicas", 0, 1, MOST_REPLICAS, required=True),
-        )
-        if not item.has("duration"):
-            item.refuse("duration", "is required: how long the window stays open, such as 10h")
-        if len(fields.errors) == before:
-            read.append(schedule)
-    return tuple(read)
+    def faults(self, given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """Check the rules in Python."""
+        most = f"must be at most maxReplicas ({self.max_replicas})"
+        if self.min_replicas > self.max_replicas:
+            yield "minReplicas", f"{most}, not {self.min_replicas}"
+        for index, schedule in enumerate(self.schedules):
+            if schedule.min_replicas > self.max_replicas:
+                yield f"schedules[{index}].minReplicas", f"{most}, not {schedule.min_replicas}"

@@ -1,83 +1,111 @@
-"""Validate a WarmPool object and read it into a `WarmPool`, with every fault at once. Pure.
+"""The table of a WarmPool's fields (see `tables`), and its typed value.
 
 The fields of `template` are those of a Model that a claim cannot change, with the same syntax and defaults.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import Annotated, Any, ClassVar, Final
 
 from autoscaler.warmpool.spec import AUTO, MAX, MAX_AGE, MIN
-from clusters.base.errors import FieldError, Invalid
-from clusters.base.names import dns_label_fault
 from clusters.base.objects import WARM_POOL, Object, generation_of, name_of, namespace_of, uid_of
-from serving.types import defaults, faults
-from serving.types.model import Resources
-from serving.types.reader import Fields, short_repr
-from serving.types.validation import (
-    LONGEST_TIMEOUT,
-    MOST_CONCURRENCY,
-    other_than,
-    read_quantity,
-    read_resources,
-    read_runtime,
-    read_secret,
-)
+from serving.types import formats
+from serving.types.fields import Duration, Field, Integer, Quantity
+from serving.types.model import ServerSpec
+from serving.types.reader import Reader, short_repr
+from serving.types.schema import INT_OR_STRING, Schema, plain, rule, ruled
+from serving.types.tables import Later, Nested, table_of
+from serving.types.validation import KindTable
 
-MOST_MEMBERS = 1000
+MOST_MEMBERS: Final = 1000
 """Members of one pool; more is certainly a typing error."""
-LONGEST_SIZE = 8
+LONGEST_SIZE: Final = 8
 """Characters of a size: more digits exceed every limit, more letters are not `auto`."""
-LEAST_AGE = 60.0
-"""s: members that are replaced sooner are rarely ready."""
-MOST_AGE = 2_592_000.0
-"""s: thirty days; images and certificates change more often."""
-
-OF_A_MODEL = (
-    "storage", "modelFormat", "runtime", "resources", "containerConcurrency", "timeout", "serviceAccountName",
-)  # fmt: skip
+OF_A_MODEL: Final = tuple(table_of(ServerSpec))
 """Fields of a Model that a claim cannot change: members and the Models that they serve must have equal values."""
-LATER_TEMPLATE = {
-    "template": "a pod template laid over ours",
-    "protocol": "protocols, members speak http1",
-}
-"""Fields of a Model that later releases will have here: they are refused, never ignored."""
 
 
-@dataclass(frozen=True, slots=True)
-class PoolTemplate:
-    """The fields that members have in common with Models that claim them; `timeout` in seconds, absent texts empty."""
+@dataclass(frozen=True)
+class Size(Field):
+    """A number of members or `auto`, which is read as None."""
 
-    secret: str
-    model_format: str
-    runtime: str
-    resources: Resources
-    container_concurrency: int
-    timeout: float
-    service_account_name: str
+    def read(self, value: Any, at: Reader, name: str) -> int | None:
+        """Return the number."""
+        if value == AUTO:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST_MEMBERS:
+            at.refuse(name, f"must be {self.expected()}, not {short_repr(value)}")
+            return None
+        return value
+
+    def schema(self) -> Schema:
+        """Return the structural OpenAPI schema."""
+        good = f"type(self) == string ? self == '{AUTO}' : self >= 0 && self <= {MOST_MEMBERS}"
+        return ruled({INT_OR_STRING: True, "maxLength": LONGEST_SIZE}, [rule(good, f"must be {self.expected()}")])
+
+    def expected(self) -> str:
+        """Return what a value must be."""
+        return f"{AUTO} or a whole number from 0 to {MOST_MEMBERS}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolTemplate(ServerSpec):
+    """Fields that members share with the Models that claim them. Defaults are those of a Model."""
+
+    LATER: ClassVar = {
+        "template": Later("a pod template laid over ours"),
+        "protocol": Later("protocols, members speak http1", plain("string")),
+    }
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The resources that all members together may request, as quantities; empty: no limit."""
+    """Maximum resources of all members together. Absent resources are not limited."""
 
-    cpu: str
-    memory: str
+    cpu: Annotated[str, Quantity("CPU cores.")] = ""
+    memory: Annotated[str, Quantity("Memory in bytes.")] = ""
 
 
 @dataclass(frozen=True, slots=True)
 class WarmPoolSpec:
-    """A valid spec with its defaults. `size` None is `auto`, limited by `least` and `most`; `max_age` is in seconds."""
+    """Desired state of the WarmPool.
 
-    template: PoolTemplate
-    size: int | None
-    least: int
-    most: int
-    max_age: float
-    budget: Budget
+    `size` None is `auto`, limited by `least` and `most`; `max_age` is in seconds.
+    """
+
+    template: Annotated[PoolTemplate, Nested("", PoolTemplate)] = PoolTemplate()
+    size: Annotated[
+        int | None, Size(f"Number of ready members, or {AUTO}: derived from arrivals and start times. Default: {AUTO}.")
+    ] = None
+    least: Annotated[int, Integer(f"Minimum number of members if size is {AUTO}.", 0, MOST_MEMBERS, name="min")] = MIN
+    most: Annotated[
+        int,
+        Integer(
+            f"Maximum number of members if size is {AUTO}.",
+            1,
+            MOST_MEMBERS,
+            name="max",
+            note=", or min if larger",
+        ),
+    ] = MAX
+    max_age: Annotated[  # members that are replaced sooner are rarely ready; images and certificates change more often
+        float, Duration("Age at which a member is replaced.", 60.0, 2_592_000.0)
+    ] = MAX_AGE
+    budget: Annotated[Budget, Nested("", Budget)] = Budget()
+
+    RULES: ClassVar = (rule("!has(self.min) || !has(self.max) || self.min <= self.max", "must be at most max", ".min"),)
+
+    @staticmethod
+    def complete(values: dict[str, Any]) -> None:
+        """Raise the default maximum to the minimum."""
+        values.setdefault("most", max(MAX, values.get("least", MIN)))
+
+    def faults(self, _: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """Check the rule in Python."""
+        if self.least > self.most:
+            yield "min", f"must be at most max ({self.most}), not {self.least}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,84 +136,17 @@ class WarmPool:
         return generation_of(self.object)
 
 
-def validate_warm_pool(old: Object | None, new: Object) -> Sequence[FieldError]:
-    """Return every fault of `new`.
-
-    Without a change to the fields that callers write there are none, so that the status can always be written.
-    """
-    if old is not None and _written(old) == _written(new):
-        return ()
-    return _read(new)[1]
+WARM_POOL_TABLE: Final = KindTable(
+    WARM_POOL,
+    "Servers that wait for a model. A starting replica takes one of them instead of a new Pod.",
+    formats.POOL_NAME,
+    WarmPoolSpec,
+)
+validate_warm_pool = WARM_POOL_TABLE.validate
 
 
 def read_warm_pool(obj: Object) -> WarmPool:
     """Return the WarmPool with all defaults. Raises Invalid with every fault."""
-    pool, errors = _read(obj)
-    if errors:
-        raise Invalid(f"WarmPool {short_repr((obj.get('metadata') or {}).get('name', ''))[1:-1]}", errors)
-    return pool
-
-
-def _written(obj: Object) -> dict[str, Any]:
-    return {name: value for name, value in obj.items() if name not in ("metadata", "status")}
-
-
-def _read(obj: Object) -> tuple[WarmPool, list[FieldError]]:
-    errors: list[FieldError] = []
-    top = Fields(obj, "", errors)
-    for name, expected in (("apiVersion", WARM_POOL.api_version), ("kind", WARM_POOL.kind)):
-        top.text(name, partial(other_than, expected), required=True)
-    metadata = top.child("metadata")
-    metadata.text("name", faults.pool_name_fault, required=True)
-    metadata.text("namespace", dns_label_fault)
-    top.raw("status")
-    spec = top.child("spec")
-    if not top.has("spec"):
-        top.refuse("spec", "is required: a mapping, {} for every default")
-    top.close()
-    return WarmPool(obj, _read_spec(spec)), errors
-
-
-def _read_spec(fields: Fields) -> WarmPoolSpec:
-    least = fields.integer("min", MIN, 0, MOST_MEMBERS)
-    most = fields.integer("max", max(MAX, least), 1, MOST_MEMBERS)
-    if least > most:
-        fields.refuse("min", f"must be at most max ({most}), not {least}")
-    budget = fields.child("budget")
-    spec = WarmPoolSpec(
-        template=_read_template(fields.child("template")),
-        size=_read_size(fields),
-        least=least,
-        most=most,
-        max_age=fields.seconds("maxAge", MAX_AGE, LEAST_AGE, MOST_AGE),
-        budget=Budget(cpu=read_quantity(budget, "cpu", ""), memory=read_quantity(budget, "memory", "")),
-    )
-    budget.close()
-    fields.close()
-    return spec
-
-
-def _read_size(fields: Fields) -> int | None:
-    value = fields.raw("size")
-    if value is None or value == AUTO:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST_MEMBERS:
-        fields.refuse("size", f"must be {AUTO} or a whole number from 0 to {MOST_MEMBERS}, not {short_repr(value)}")
-        return None
-    return value
-
-
-def _read_template(fields: Fields) -> PoolTemplate:
-    template = PoolTemplate(
-        secret=read_secret(fields),
-        model_format=fields.text("modelFormat", faults.format_fault),
-        runtime=read_runtime(fields),
-        resources=read_resources(fields.child("resources"), Resources(defaults.CPU, defaults.MEMORY)),
-        container_concurrency=fields.integer(
-            "containerConcurrency", defaults.CONTAINER_CONCURRENCY, 0, MOST_CONCURRENCY
-        ),
-        timeout=fields.seconds("timeout", defaults.TIMEOUT, 1.0, LONGEST_TIMEOUT, whole=True),
-        service_account_name=fields.text("serviceAccountName", faults.subdomain_fault),
-    )
-    fields.close(LATER_TEMPLATE)
-    return template
+    spec, _, errors = WARM_POOL_TABLE.read(obj)
+    WARM_POOL_TABLE.checked(obj, errors)
+    return WarmPool(obj, spec)

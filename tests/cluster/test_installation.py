@@ -9,7 +9,7 @@ from clusters.base.clock import SystemClock
 from clusters.base.objects import CONFIG_MAP, DEPLOYMENT, MODEL, NAMESPACE, Kind, key_of, name_of
 from serving.crds.admission import NAME as POLICY
 from serving.crds.admission import SUBJECT
-from serving.crds.model import make_model_crd
+from serving.crds.definition import make_crd
 from serving.install.bundle import OVERLAYS, load_overlay
 from serving.install.installer import Installer
 from serving.install.kinds import CRD, ORDER, kind_of
@@ -36,7 +36,7 @@ async def test_all_components_run_in_a_namespace_that_takes_only_restricted_pods
 
 async def test_the_definition_is_the_one_that_the_types_make(cluster: Cluster) -> None:
     """Each field that we say stands in it; the API server adds its own."""
-    live = await cluster.apply(CRD, make_model_crd(), manager=MANAGER, force=True, dry_run=True)
+    live = await cluster.apply(CRD, make_crd(MODEL), manager=MANAGER, force=True, dry_run=True)
     there = await cluster.get(CRD, MODEL.resource)
     assert live["spec"] == there["spec"]
 

@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from clusters.base.objects import Object
-from serving.types import faults, rollout, scaling, validation
+from serving.types import faults, scaling
 from serving.types.annotations import ANNOTATION_CAUSE
+from serving.types.model import MOST_CONCURRENCY, ModelSpec, Resources, RuntimeReference
+from serving.types.rollout import Rollout
+from serving.types.tables import Later
 from tests.serving.models import VARIANTS, model_object
 
 DIGEST = "sha256:" + "0f" * 32
@@ -61,8 +64,8 @@ def _without(*names: str) -> BadModel:
     return BadModel(f"no {' '.join(names)}", obj, names[0])
 
 
-def _later(name: str, words: str) -> BadModel:
-    return _field(name, {"a": 1}, words=f"not supported yet: {words}")
+def _later(name: str, later: Later) -> BadModel:
+    return _field(name, {"a": 1}, words=later.fault())
 
 
 def _schedule(path: str = "", **fields: Any) -> BadModel:
@@ -122,7 +125,7 @@ _TEXTS = [
     _field("resources", {"memory": "1gi"}, "spec.resources.memory"),
     _field("resources", [], "spec.resources"),
     *(_field("resources", {name: 1 if name == "gpu" else "x"}, f"spec.resources.{name}", "not supported yet")
-      for name in validation.LATER_RESOURCES),
+      for name in Resources.LATER),
 ]  # fmt: skip
 
 _PARTS = [
@@ -133,9 +136,9 @@ _PARTS = [
     _field("storage", {"secretRef": {"name": "Keys"}}, "spec.storage.secretRef.name"),
     _field("storage", {"secretRef": {"name": "keys", "key": "a"}}, "spec.storage.secretRef.key"),
     _field("runtime", {}, "spec.runtime.name"), _field("runtime", {"name": "A"}, "spec.runtime.name"),
-    *(_field("runtime", {"name": "a", part: value}, f"spec.runtime.{part}", f"not supported yet: {words}")
-      for (part, words), value in
-      zip(validation.LATER_RUNTIME.items(), ("i:1", ["--x"], [{"name": "A"}]), strict=True)),
+    *(_field("runtime", {"name": "a", part: value}, f"spec.runtime.{part}", later.fault())
+      for (part, later), value in
+      zip(RuntimeReference.LATER.items(), ("i:1", ["--x"], [{"name": "A"}]), strict=True)),
     *(_field("batching", {"maxBatchSize": value}, "spec.batching.maxBatchSize") for value in (0, 1, 4097, "8", 2.5)),
     *(_field("batching", {"maxLatency": value}, "spec.batching.maxLatency") for value in (2, "2", "10us", "2s", "0")),
     _field("batching", {"size": 8}, "spec.batching.size"), _field("batching", True),
@@ -185,7 +188,7 @@ _ROLLOUTS = [
                f"judge.metrics[0].{next(iter(part))}")
       for part in ({"name": "A"}, {"query": ""}, {"query": "a\nb"}, {"max": "1"}, {"min": 0}, {"max": None})),
     _rollout({"judge": {"metrics": [{"name": "a", "query": "up", "max": 1}] * 2}}, "judge.metrics"),
-    *(_rollout({name: {}}, name, f"not supported yet: {words}") for name, words in rollout.LATER_ROLLOUT.items()),
+    *(_rollout({name: {}}, name, later.fault()) for name, later in Rollout.LATER.items()),
     _rollout({"step": []}, "step"), _field("rollout", "fast"),
 ]  # fmt: skip
 
@@ -220,7 +223,7 @@ BAD_MODELS = (
     *_ROLLOUTS,
     *_CAUSES,
     *_SCHEDULES,
-    *(_later(name, words) for name, words in validation.LATER_SPEC.items()),
+    *(_later(name, later) for name, later in ModelSpec.LATER.items()),
     _without("spec"),
     BadModel("no storageUri", {**model_object(), "spec": {}}, "spec.storageUri"),
     _field("minReplica", 1),
@@ -258,7 +261,7 @@ NOTHING: dict[str, Any] = dict.fromkeys(
      "startupDeadline", "serviceAccountName", "minReplicas", "maxReplicas", "scaleTarget", "targetUtilization",
      "scaleToZeroAfter", "holdQueue", "latencyObjective", "schedules", "visibility", "traffic",
      "canaryTrafficPercent", "rollout",
-     *validation.LATER_SPEC)
+     *ModelSpec.LATER)
 )  # fmt: skip
 """Every field that may be absent, as null."""
 
@@ -298,7 +301,7 @@ GOOD_MODELS: dict[str, Object] = {
     "a minimum above the default maximum": model_object(minReplicas=9),
     "the largest numbers": model_object(
         minReplicas=scaling.MOST_REPLICAS, maxReplicas=scaling.MOST_REPLICAS, holdQueue=scaling.MOST_HELD,
-        containerConcurrency=validation.MOST_CONCURRENCY, scaleTarget=validation.MOST_CONCURRENCY,
+        containerConcurrency=MOST_CONCURRENCY, scaleTarget=MOST_CONCURRENCY,
         targetUtilization=scaling.LEAST_TARGET, canaryTrafficPercent=100,
     ),
     "a hundred parts": model_object(traffic=[{"revision": f"magika-{n:05}", "percent": 1} for n in range(1, 101)]),

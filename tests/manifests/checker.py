@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from serving.crds.schema import PRESERVE, RULES, Schema
+from serving.types.schema import PRESERVE, RULES, Schema
 
 TYPES: Mapping[str, tuple[type, ...]] = {
     "object": (dict,),

@@ -16,10 +16,9 @@ from typing import Any
 
 import yaml
 
+from clusters.base.objects import OWN_KINDS
 from serving.crds.admission import make_event_source_policies, make_policies
-from serving.crds.events import make_event_source_crd, make_model_event_crd
-from serving.crds.model import make_model_crd
-from serving.crds.warm_pool import make_warm_pool_crd
+from serving.crds.definition import make_crd
 from serving.install.bundle import OVERLAYS, rendered_path
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
@@ -44,10 +43,7 @@ def to_yaml(documents: Iterable[Any]) -> str:
 def generated() -> dict[Path, str]:
     """Each file that the Python types alone decide, with its text."""
     return {
-        CRDS / "models.yaml": to_yaml([make_model_crd()]),
-        CRDS / "warmpools.yaml": to_yaml([make_warm_pool_crd()]),
-        CRDS / "eventsources.yaml": to_yaml([make_event_source_crd()]),
-        CRDS / "modelevents.yaml": to_yaml([make_model_event_crd()]),
+        **{CRDS / f"{kind.plural}.yaml": to_yaml([make_crd(kind)]) for kind in OWN_KINDS},
         ADMISSION / "models.yaml": to_yaml(make_policies()),
         ADMISSION / "event-sources.yaml": to_yaml(make_event_source_policies()),
     }

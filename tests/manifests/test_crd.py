@@ -10,11 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusters.base import durations, quantities
-from serving.crds import texts
-from serving.crds.model import make_model_schema
-from serving.crds.schema import PRESERVE, RULES, Schema
-from serving.types import defaults, faults, validation
-from serving.types.model import ModelSpec, Scaling
+from clusters.base.objects import MODEL
+from serving.crds.definition import make_schema
+from serving.types import faults, formats
+from serving.types.fields import Duration, Quantity, Text
+from serving.types.model import ALL, CPU, MEMORY, ModelSpec, Resources
+from serving.types.scaling import MAX_REPLICAS
+from serving.types.schema import PRESERVE, RULES, Schema
+from serving.types.tables import table_of
 from serving.types.validation import validate_model
 from tests.manifests.bad_models import BAD_URIS, GOOD_MODELS, NOTHING
 from tests.manifests.checker import faults as schema_faults
@@ -22,7 +25,7 @@ from tests.manifests.checker import pattern_faults
 from tests.manifests.generate import generated
 from tests.serving.models import model_object
 
-SCHEMA = make_model_schema()
+SCHEMA = make_schema(MODEL)
 SPEC = SCHEMA["properties"]["spec"]
 
 
@@ -46,8 +49,7 @@ def test_the_files_are_what_the_types_make_of_them() -> None:
 def test_every_field_of_the_spec_stands_in_the_schema_and_no_other() -> None:
     known = set(NOTHING) | {"storageUri"}
     assert set(SPEC["properties"]) == known
-    fields = len(ModelSpec.__slots__) - 1 + len(Scaling.__slots__) + 1  # protocol is no value of ours
-    assert len(known) == fields + len(validation.LATER_SPEC)
+    assert set(table_of(ModelSpec)) == known - set(ModelSpec.LATER)
 
 
 def test_every_good_model_fits_the_schema() -> None:
@@ -76,19 +78,19 @@ def test_every_text_and_list_that_people_write_has_a_bound() -> None:
 
 
 def test_fields_of_later_releases_are_kept_and_refused_in_the_words_of_the_python_door() -> None:
-    for holder, later in ((SPEC, validation.LATER_SPEC), (SPEC["properties"]["resources"], validation.LATER_RESOURCES)):
+    for holder, table in ((SPEC, ModelSpec), (SPEC["properties"]["resources"], Resources)):
         rules = {rule["rule"]: rule for rule in holder[RULES]}
-        for name, words in later.items():
-            assert rules[f"!has(self.{name})"]["message"] == f"not supported yet: {words}"
+        for name, later in table.LATER.items():
+            assert rules[f"!has(self.{name})"]["message"] == f"not supported yet: {later.about}"
             assert rules[f"!has(self.{name})"]["fieldPath"] == f".{name}"
             assert name in holder["properties"]
 
 
 def test_the_descriptions_tell_the_defaults() -> None:
     told = {name: schema["description"] for name, schema in SPEC["properties"].items()}
-    assert f"Default: {defaults.TIMEOUT:g}s" in told["timeout"]
-    assert f"Default: {defaults.MAX_REPLICAS}" in told["maxReplicas"]
-    assert f"cpu {defaults.CPU}, memory {defaults.MEMORY}" in told["resources"]
+    assert "Default: 300s" in told["timeout"]
+    assert f"Default: {MAX_REPLICAS}" in told["maxReplicas"]
+    assert f"cpu {CPU}, memory {MEMORY}" in told["resources"]
 
 
 INTEGERS = ("minReplicas", "maxReplicas", "holdQueue", "containerConcurrency", "canaryTrafficPercent")
@@ -138,7 +140,7 @@ def test_lists_of_parts_are_judged_alike(percents: list[int]) -> None:
     for name, entries in (("variants", variants), ("traffic", traffic)):
         by_schema = {f"spec.{name}{path}" for path in schema_faults(SPEC["properties"][name], entries)}
         by_python = python_faults(**{name: entries})
-        if sum(percents) != validation.ALL and percents:  # a rule, not a bound
+        if sum(percents) != ALL and percents:  # a rule, not a bound
             by_python.discard(f"spec.{name}")
         assert by_schema == by_python
 
@@ -146,9 +148,9 @@ def test_lists_of_parts_are_judged_alike(percents: list[int]) -> None:
 @pytest.mark.parametrize(
     ("schema", "fault", "pattern"),
     [
-        (texts.label(""), faults.label_fault, faults.DNS_1035.pattern),
-        (texts.subdomain(""), faults.subdomain_fault, faults.DNS_1123_SUBDOMAIN.pattern),
-        (texts.digest(""), faults.digest_fault, faults.DIGEST.pattern),
+        (Text("", formats.LABEL).schema(), faults.label_fault, faults.DNS_1035.pattern),
+        (Text("", formats.SUBDOMAIN).schema(), faults.subdomain_fault, faults.DNS_1123_SUBDOMAIN.pattern),
+        (Text("", formats.DIGEST).schema(), faults.digest_fault, faults.DIGEST.pattern),
     ],
 )
 @given(data=st.data())
@@ -160,7 +162,7 @@ def test_patterns_are_judged_alike(schema: Schema, fault: Any, pattern: str, dat
 
 @given(st.one_of(st.from_regex(durations.DURATION.pattern), st.text(max_size=6)))
 def test_the_syntax_of_durations_is_judged_alike(text: str) -> None:
-    schema = texts.duration("", 1.0, 2.0)
+    schema = Duration("", 1.0, 2.0).schema()
     refused = "must be a duration" in _words(durations.parse_duration, text)
     if text != "0":  # out of bounds in both
         assert bool(pattern_faults(schema, text) or list(schema_faults(schema, text))) == refused
@@ -168,10 +170,10 @@ def test_the_syntax_of_durations_is_judged_alike(text: str) -> None:
 
 @given(st.one_of(st.from_regex(quantities.QUANTITY.pattern), st.text(max_size=6)))
 def test_the_syntax_of_quantities_is_judged_alike(text: str) -> None:
-    rule = texts.quantity("")[RULES][0]
+    rule = Quantity("").schema()[RULES][0]
     alone = {RULES: [{**rule, "rule": rule["rule"].removeprefix("type(self) != string || ")}]}
     refused = "must be a Kubernetes quantity" in _words(quantities.parse_quantity, text)
-    assert bool(pattern_faults(alone, text) or list(schema_faults(texts.quantity(""), text))) == refused
+    assert bool(pattern_faults(alone, text) or list(schema_faults(Quantity("").schema(), text))) == refused
 
 
 def _words(parse: Any, text: str) -> str:
@@ -183,7 +185,7 @@ def _words(parse: Any, text: str) -> str:
 
 
 def test_the_words_for_uris_are_those_of_the_python_door() -> None:
-    told = {rule["message"] for rule in texts.storage_uri("")[RULES]}
+    told = {rule["message"] for rule in Text("", formats.STORAGE_URI).schema()[RULES]}
     for uri in BAD_URIS:
         words = faults.storage_uri_fault(uri)
         assert any(words.startswith(message) for message in told) or "at most" in words, (uri, words)

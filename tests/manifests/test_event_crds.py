@@ -6,16 +6,12 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from clusters.base.objects import EVENT_SOURCE, MODEL_EVENT
 from eventing.mapping.spec import MappingSpec
 from eventing.objects.apis import ModelChange, ModelRef
 from eventing.objects.model_event import EventSpec, EventStatus, make_model_event
-from serving.crds.events import (
-    make_event_source_crd,
-    make_event_source_schema,
-    make_model_event_crd,
-    make_model_event_schema,
-)
-from serving.crds.schema import RULES
+from serving.crds.definition import make_crd, make_schema
+from serving.types.schema import RULES
 from tests.manifests.checker import faults
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -43,7 +39,7 @@ def names(kind: type[msgspec.Struct]) -> set[str]:
 
 
 def test_every_field_of_an_event_stands_in_the_definition_and_no_other() -> None:
-    schema = make_model_event_schema()
+    schema = make_schema(MODEL_EVENT)
     spec, status = (schema["properties"][part] for part in ("spec", "status"))
     assert set(spec["properties"]) == names(EventSpec)
     assert set(spec["properties"]["change"]["properties"]) == names(ModelChange)
@@ -56,18 +52,18 @@ def test_every_field_of_an_event_stands_in_the_definition_and_no_other() -> None
 def test_an_event_that_means_nothing_is_one_too() -> None:
     ignored = EventSpec(event_source="train", source="/s", id="1", type="t", received_at=NOW, ignored="nothing here")
     obj = {**make_model_event("default", ignored), "metadata": {"name": "e"}}
-    assert list(faults(make_model_event_schema(), obj)) == []
+    assert list(faults(make_schema(MODEL_EVENT), obj)) == []
 
 
 def test_the_spec_of_an_event_never_changes() -> None:
-    [rule] = make_model_event_schema()["properties"]["spec"][RULES]
+    [rule] = make_schema(MODEL_EVENT)["properties"]["spec"][RULES]
     assert rule["rule"] == "self == oldSelf"
 
 
 def test_kubectl_shows_what_people_ask_for() -> None:
     for made, shown in (
-        (make_event_source_crd(), ["Source", "Models", "Ready", "Reason", "Age"]),
-        (make_model_event_crd(), ["Model", "Phase", "Source", "Id", "Age"]),
+        (make_crd(EVENT_SOURCE), ["Source", "Models", "Ready", "Reason", "Age"]),
+        (make_crd(MODEL_EVENT), ["Model", "Phase", "Source", "Id", "Age"]),
     ):
         [version] = made["spec"]["versions"]
         columns = [column["name"] for column in version["additionalPrinterColumns"] if not column.get("priority")]
@@ -76,13 +72,13 @@ def test_kubectl_shows_what_people_ask_for() -> None:
 
 
 def test_who_sends_events_has_to_be_proved() -> None:
-    spec = make_event_source_schema()["properties"]["spec"]
+    spec = make_schema(EVENT_SOURCE)["properties"]["spec"]
     assert set(spec["required"]) == {"source", "auth", "models", "storagePrefixes"}
     assert spec["properties"]["auth"][RULES][0]["rule"] == "has(self.hmac) != has(self.oidc)"
 
 
 def test_every_field_of_a_mapping_stands_in_the_definition_and_no_other() -> None:
-    schema = make_event_source_schema()["properties"]["spec"]["properties"]["mapping"]
+    schema = make_schema(EVENT_SOURCE)["properties"]["spec"]["properties"]["mapping"]
     assert set(schema["properties"]) == names(MappingSpec)
     written = {"preset": "job", "when": ["$.a", {"path": "$.b"}], "model": "iris", "version": ["$.c", "$.d"]}
     assert list(faults(schema, written)) == []

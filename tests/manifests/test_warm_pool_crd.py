@@ -9,15 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autoscaler.warmpool import spec
-from serving.crds.schema import RULES
-from serving.crds.spec import make_spec
-from serving.crds.warm_pool import make_warm_pool_crd, make_warm_pool_schema
-from serving.types import warm_pool
-from serving.types.warm_pool import OF_A_MODEL, validate_warm_pool
+from clusters.base.objects import MODEL, WARM_POOL
+from serving.crds.definition import make_crd, make_schema
+from serving.types.schema import RULES
+from serving.types.warm_pool import OF_A_MODEL, PoolTemplate, validate_warm_pool
 from tests.manifests.checker import faults as schema_faults
 from tests.serving.pools import pool_object
 
-SCHEMA = make_warm_pool_schema()
+SCHEMA = make_schema(WARM_POOL)
 SPEC = SCHEMA["properties"]["spec"]
 TEMPLATE = SPEC["properties"]["template"]
 FULL: dict[str, Any] = {
@@ -47,7 +46,7 @@ def test_the_longest_pool_fits_and_every_field_of_it_stands_in_the_schema_and_no
     assert list(schema_faults(SCHEMA, {**obj, "metadata": {"name": "small"}})) == []
     assert python_faults(**FULL) == set()
     assert set(SPEC["properties"]) == set(FULL)
-    assert set(TEMPLATE["properties"]) == set(FULL["template"]) | set(warm_pool.LATER_TEMPLATE)
+    assert set(TEMPLATE["properties"]) == set(FULL["template"]) | set(PoolTemplate.LATER)
 
 
 def test_every_field_may_be_absent_or_null() -> None:
@@ -57,14 +56,14 @@ def test_every_field_may_be_absent_or_null() -> None:
 
 
 def test_the_template_has_the_models_own_schemas() -> None:
-    model = make_spec()["properties"]
+    model = make_schema(MODEL)["properties"]["spec"]["properties"]
     assert {name: TEMPLATE["properties"][name] for name in OF_A_MODEL} == {name: model[name] for name in OF_A_MODEL}
 
 
 def test_fields_of_later_releases_are_kept_and_refused_in_the_words_of_the_python_door() -> None:
     rules = {rule["rule"]: rule for rule in TEMPLATE[RULES]}
-    for name, words in warm_pool.LATER_TEMPLATE.items():
-        assert rules[f"!has(self.{name})"]["message"] == f"not supported yet: {words}"
+    for name, later in PoolTemplate.LATER.items():
+        assert rules[f"!has(self.{name})"]["message"] == later.fault()
         assert rules[f"!has(self.{name})"]["fieldPath"] == f".{name}"
 
 
@@ -96,7 +95,7 @@ def test_what_is_no_size_is_refused_by_both(value: Any) -> None:
 
 
 def test_kubectl_shows_what_people_ask_for() -> None:
-    [version] = make_warm_pool_crd()["spec"]["versions"]
+    [version] = make_crd(WARM_POOL)["spec"]["versions"]
     shown = [column["name"] for column in version["additionalPrinterColumns"] if not column.get("priority")]
     assert shown == ["Size", "Wanted", "Ready", "Claimed", "Age"]
     assert version["subresources"] == {"status": {}}

@@ -21,7 +21,7 @@ from clusters.base.objects import Object, is_true, parse_timestamp
 from eventing.objects.outbox import PROGRESSED, PROMOTED, ROLLED_BACK, STARTED
 from knodel import emit_training_completed
 from serving.reconciler.rollout.state import RolloutState, rollout_of, seconds_between
-from serving.types.rollout import MAX_LATENCY_RATIO
+from serving.types.rollout import Judge
 from tests.eventing.scripted_receiver import Receiver
 from tests.scenarios.events import Events, run, told
 from tests.scenarios.steady import Steady, steadily
@@ -174,7 +174,7 @@ async def test_of_three_trainings_under_load_the_worse_two_are_undone_and_the_go
     assert failing.judgement is not None and slow.judgement is not None
     assert failing.judgement.verdict.numbers["candidate.errors"] == pytest.approx(0.2, abs=0.05)
     found = slow.judgement.verdict.numbers  # and what a request takes beside the model's 10 or 30 ms
-    assert found["candidate.latency"] > MAX_LATENCY_RATIO * found["stable.latency"]
+    assert found["candidate.latency"] > Judge().max_latency_ratio * found["stable.latency"]
     assert any(
         one.startswith("share of answers slower") and "at least" in one for one in slow.judgement.verdict.reasons
     )

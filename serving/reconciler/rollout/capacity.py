@@ -41,8 +41,8 @@ from serving.reconciler.rollout.schedule import target_of
 from serving.reconciler.rollout.split import Situation
 from serving.reconciler.rollout.state import RolloutState
 from serving.reconciler.rollout.versions import Version, version_with
-from serving.types.model import Scaling
 from serving.types.rollout import ALL, Rollout
+from serving.types.scaling import Scaling
 
 LEAST_TO_SHARE = 2
 """Replicas needed to take turns: a single one stays until the other version's replica is ready."""

@@ -8,24 +8,25 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
 from clusters.base.objects import Object
 from serving.cli.main import main
 from serving.reconciler import model as passes
 from serving.reconciler.status import make_status as of_today
 from serving.types import validation
+from serving.types.fields import Format, Text
 from serving.types.model import Model, ModelSpec
-from serving.types.reader import Fields
 
 MOOD = "mood"
-_read_spec = validation._read_spec
 
 
-def read_spec(fields: Fields, name: str) -> ModelSpec:
-    """The spec, in which the new field is known."""
-    fields.text(MOOD, lambda _: "")
-    return _read_spec(fields, name)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewerSpec(ModelSpec):
+    """The spec with the new field."""
+
+    mood: Annotated[str, Text("Mood.", Format(lambda _: "", 64))] = ""
 
 
 def make_status(model: Model, *arguments: Any, **options: Any) -> Object:
@@ -38,6 +39,6 @@ def make_status(model: Model, *arguments: Any, **options: Any) -> Object:
 
 
 if __name__ == "__main__":
-    validation._read_spec = read_spec
+    vars(validation)["MODEL_TABLE"] = replace(validation.MODEL_TABLE, spec=NewerSpec)
     vars(passes)["make_status"] = make_status
     sys.exit(main())

@@ -11,7 +11,7 @@ from openapi_spec_validator import OpenAPIV30SpecValidator
 
 from clusters.base.objects import EVENT, KINDS, MODEL, POD, SECRET, SERVICE, Kind
 from serving.control_api.openapi import V2_PROTOBUF, OpenApi, schema_name
-from serving.crds.model import make_model_schema
+from serving.crds.definition import make_schema
 from tests.manifests.schemas import references
 from tests.serving.control_api.conftest import Served
 from tests.serving.control_api.test_resources import AUTHORIZED, call
@@ -59,7 +59,7 @@ def without_defaults(value: Any) -> Any:
 
 
 def test_fields_are_those_of_the_definitions() -> None:
-    assert schema(MODEL)["properties"]["spec"] == make_model_schema()["properties"]["spec"]
+    assert schema(MODEL)["properties"]["spec"] == make_schema(MODEL)["properties"]["spec"]
     assert {"data", "stringData", "type", "immutable"} < set(schema(SECRET)["properties"])
     assert {"spec", "status"} < set(schema(POD)["properties"])
     assert "involvedObject" in schema(EVENT)["properties"]

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from serving.crds.events import make_event_source_schema
+from clusters.base.objects import EVENT_SOURCE
+from serving.crds.definition import make_schema
 from serving.types.event_source import validate_event_source
 from tests.manifests.checker import faults as schema_faults
 
@@ -38,7 +39,7 @@ def paths(obj: dict[str, Any]) -> set[str]:
 @pytest.mark.parametrize("spec", [{}, {"auth": {"oidc": OIDC}}, {"source": "*"}, {"mapping": None, "allowCode": None}])
 def test_good_ones_are_taken_by_both_doors(spec: dict[str, Any]) -> None:
     assert paths(source(**spec)) == set()
-    assert list(schema_faults(make_event_source_schema(), {**source(**spec), "metadata": {"name": "train"}})) == []
+    assert list(schema_faults(make_schema(EVENT_SOURCE), {**source(**spec), "metadata": {"name": "train"}})) == []
 
 
 @pytest.mark.bad_input("object-others")

@@ -8,7 +8,7 @@ import pytest
 
 from clusters.base.errors import Invalid
 from serving.types.annotations import ANNOTATION_ROLLOUT
-from serving.types.rollout import LATER_ROLLOUT, Command, Judge, MetricRule, Rollout, parse_command
+from serving.types.rollout import Command, Judge, MetricRule, Rollout, parse_command
 from serving.types.validation import read_model, validate_model
 from tests.serving.models import model_object
 
@@ -54,9 +54,9 @@ def test_steps_that_do_not_ascend_to_a_hundred_are_refused(steps: Any) -> None:
     assert refused({"steps": steps})
 
 
-@pytest.mark.parametrize("name", LATER_ROLLOUT)
+@pytest.mark.parametrize("name", Rollout.LATER)
 def test_what_needs_a_gateway_of_our_own_is_refused_by_name(name: str) -> None:
-    assert refused({name: {}}) == {f"spec.rollout.{name}": f"not supported yet: {LATER_ROLLOUT[name]}"}
+    assert refused({name: {}}) == {f"spec.rollout.{name}": f"not supported yet: {Rollout.LATER[name].about}"}
 
 
 def test_all_faults_of_a_rollout_are_told_at_once() -> None:

@@ -10,7 +10,6 @@ from serving.modelserver.base.assignment import BatchBounds
 from serving.modelserver.base.options import parse_options
 from serving.storage.sources.source import SourceContext, source_for
 from serving.storage.transfer.credentials import Credentials
-from serving.types import defaults
 from serving.types.model import Batching as ModelBatching
 from serving.types.validation import read_model, validate_model
 from tests.manifests.bad_models import GOOD_STORES
@@ -31,10 +30,11 @@ def test_batches_have_defaults_and_are_absent_by_default() -> None:
 def test_a_server_that_is_told_nothing_does_what_a_model_means_that_says_nothing() -> None:
     given = parse_options(["--name", "m", "--storage-uri", "file:///m"], {})
     bounds = given.bounds
-    assert (bounds.timeout, bounds.cpu) == (defaults.TIMEOUT, float(defaults.CPU))
-    assert float(bounds.slots) == defaults.SCALE_TARGET
-    assert (given.queue, given.load_timeout) == (defaults.HOLD_QUEUE, defaults.STARTUP_DEADLINE)
-    assert BatchBounds(16).max_latency == defaults.MAX_BATCH_LATENCY
+    spec = read_model(model_object()).spec
+    assert (bounds.timeout, bounds.cpu) == (spec.timeout, float(spec.resources.cpu))
+    assert float(bounds.slots) == spec.scaling.scale_target
+    assert (given.queue, given.load_timeout) == (spec.scaling.hold_queue, spec.startup_deadline)
+    assert BatchBounds(16).max_latency == ModelBatching().max_latency
 
 
 @pytest.mark.parametrize("uri", [uri for uri in GOOD_STORES if not uri.startswith("pvc:")])

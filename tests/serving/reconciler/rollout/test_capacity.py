@@ -14,8 +14,8 @@ from autoscaler.types import AUTO
 from serving.reconciler.rollout.capacity import Replicas, plan_capacity, plan_return
 from serving.reconciler.rollout.split import Situation
 from serving.reconciler.rollout.state import RolloutState
-from serving.types.model import Scaling
 from serving.types.rollout import Rollout
+from serving.types.scaling import Scaling
 from tests.serving.reconciler.rollout.play import NEW, NEWER, OLD, Play, rule
 from tests.serving.reconciler.rollout.revisions import versions
 

@@ -1,0 +1,269 @@
+"""The kinds of fields with one value: each reads the value from a manifest, and has an OpenAPI schema. Pure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+from clusters.base import durations, quantities
+from clusters.base.durations import format_duration, parse_duration
+from clusters.base.quantities import canonical_quantity, parse_quantity
+from serving.types.reader import LONGEST_SHOWN, Fault, Reader, short_repr
+from serving.types.schema import INT_OR_STRING, Schema, matches, message_of, quoted, rule, ruled
+
+
+@dataclass(frozen=True)
+class Format:
+    """The syntax of a text: its check in Python, and the same check as bounds and CEL rules.
+
+    `expected` is the remedy for an absent text. Editors get `choices`, or else `pattern`.
+    """
+
+    fault: Fault
+    longest: int
+    rules: tuple[Schema, ...] = ()
+    _: KW_ONLY
+    least: int | None = None
+    expected: str = ""
+    choices: tuple[str, ...] = ()
+    pattern: str = ""
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field: its description here, its kind with bounds in the classes below.
+
+    `note` follows the default in the description. The table sets `default`, as in manifests, and `required`.
+    """
+
+    about: str
+    _: KW_ONLY
+    name: str = ""
+    note: str = ""
+    default: Any = None
+    required: bool = False
+
+    def read(self, value: Any, at: Reader, name: str) -> Any:
+        """Return the typed value; None, with a fault added, if it is refused. `value` is not null."""
+        raise NotImplementedError
+
+    def schema(self) -> Schema:
+        """Return the structural OpenAPI schema, without description."""
+        raise NotImplementedError
+
+    def expected(self) -> str:
+        """Return what a value must be, without "must be"."""
+        return ""
+
+    def bounds(self) -> str:
+        """Return the bounds as a sentence; empty without bounds."""
+        return ""
+
+    def zero(self) -> Any:
+        """Return the value of a required field that is absent or refused."""
+        return ""
+
+    def written(self, default: Any) -> Any:
+        """Return a default as manifests have it; None if absence has no equivalent."""
+        return None if default == "" else default
+
+    def description(self) -> str:
+        """Return the description with bounds and default."""
+        shown = self.default
+        if isinstance(shown, bool):
+            shown = str(shown).lower()
+        if isinstance(shown, list):
+            shown = ", ".join(map(str, shown))
+        default = "" if shown is None else f"Default: {shown}{self.note}."
+        return " ".join(filter(None, (self.about, self.bounds(), default)))
+
+
+@dataclass(frozen=True)
+class Text(Field):
+    """A text."""
+
+    format: Format
+
+    def read(self, value: Any, at: Reader, name: str) -> str | None:
+        if not isinstance(value, str):
+            hint = f": put it in quotes, as in {name}: {str(value)!r}" if isinstance(value, int | float) else ""
+            at.refuse(name, f"must be a text, not {short_repr(value)}{hint if len(hint) < LONGEST_SHOWN else ''}")
+            return None
+        if fault := self.format.fault(value):
+            at.refuse(name, fault)
+            return None
+        return value
+
+    def schema(self) -> Schema:
+        least = {} if self.format.least is None else {"minLength": self.format.least}
+        return ruled({"type": "string", "maxLength": self.format.longest, **least}, self.format.rules)
+
+    def expected(self) -> str:
+        return self.format.expected
+
+
+@dataclass(frozen=True)
+class Flag(Field):
+    """True or false."""
+
+    def read(self, value: Any, at: Reader, name: str) -> bool | None:
+        if not isinstance(value, bool):
+            at.refuse(name, f"must be true or false, not {short_repr(value)}")
+            return None
+        return value
+
+    def schema(self) -> Schema:
+        return {"type": "boolean"}
+
+
+@dataclass(frozen=True)
+class Integer(Field):
+    """A whole number. As in Kubernetes, 2.0 is not one."""
+
+    least: int
+    most: int
+
+    def read(self, value: Any, at: Reader, name: str) -> int | None:
+        if isinstance(value, bool) or not isinstance(value, int) or not self.least <= value <= self.most:
+            at.refuse(name, f"must be {self.expected()}, not {short_repr(value)}")
+            return None
+        return value
+
+    def schema(self) -> Schema:
+        return {"type": "integer", "format": "int32", "minimum": self.least, "maximum": self.most}
+
+    def expected(self) -> str:
+        return f"a whole number from {self.least} to {self.most}"
+
+    def bounds(self) -> str:
+        return f"From {self.least} to {self.most}."
+
+    def zero(self) -> int:
+        return 0
+
+
+@dataclass(frozen=True)
+class Number(Field):
+    """A finite number."""
+
+    least: float
+    most: float
+
+    def read(self, value: Any, at: Reader, name: str) -> float | None:
+        usable = isinstance(value, int | float) and not isinstance(value, bool)
+        if not usable or not self.least <= value <= self.most:  # NaN fails this comparison
+            at.refuse(name, f"must be {self.expected()}, not {short_repr(value)}")
+            return None
+        return float(value)
+
+    def schema(self) -> Schema:
+        """Return the schema. A rule repeats `minimum`: the API server compares 0 with its integer part."""
+        bounds = {"type": "number", "format": "double", "minimum": self.least, "maximum": self.most}
+        return ruled(bounds, [rule(f"self >= {self.least}", f"must be at least {self.least:g}")])
+
+    def expected(self) -> str:
+        return f"a number from {self.least:g} to {self.most:g}"
+
+    def bounds(self) -> str:
+        return f"From {self.least:g} to {self.most:g}."
+
+    def zero(self) -> float:
+        return 0.0
+
+    def written(self, default: Any) -> Any:
+        return int(default) if default == int(default) else default
+
+
+@dataclass(frozen=True)
+class Duration(Field):
+    """A duration in text, such as `10m`, read as seconds. `whole`: only whole seconds, as some fields of Knative.
+
+    `word` is a text in its place, with its value.
+    """
+
+    least: float
+    most: float
+    whole: bool = False
+    word: tuple[str, float] = ("", 0.0)
+
+    def read(self, value: Any, at: Reader, name: str) -> float | None:
+        if value == self.word[0] and value:
+            return self.word[1]
+        fault = ""
+        seconds = math.nan
+        try:
+            if isinstance(value, str):
+                seconds = parse_duration(value)
+            else:
+                fault = "must be a text such as '300s', '10m' or '1h30m'"
+        except ValueError as error:
+            fault = str(error)
+        if not fault and not self.least <= seconds <= self.most:
+            fault = f"must be at least {format_duration(self.least)} and at most {format_duration(self.most)}"
+        if not fault and self.whole and seconds != int(seconds):
+            fault = "must be in whole seconds"
+        if fault:
+            at.refuse(name, f"{fault}, not {short_repr(value)}")
+            return None
+        return seconds
+
+    def schema(self) -> Schema:
+        syntax = matches(durations.DURATION.pattern)
+        low, high = (f"duration({quoted(format_duration(bound))})" for bound in (self.least, self.most))
+        bounds = f"must be at least {format_duration(self.least)} and at most {format_duration(self.most)}"
+        word = f"self == {quoted(self.word[0])} || " if self.word[0] else ""
+        rules = [
+            rule(f"{word}{syntax}", f"must be {self.expected()}"),
+            rule(f"!{syntax} || (duration(self) >= {low} && duration(self) <= {high})", bounds),
+        ]
+        if self.whole:
+            whole = "timestamp(0) + duration(self) == timestamp(duration(self).getSeconds())"
+            rules.append(rule(f"!{syntax} || {whole}", "must be in whole seconds"))
+        return ruled({"type": "string", "maxLength": durations.LONGEST_TEXT}, rules)
+
+    def expected(self) -> str:
+        return "a duration such as 300s, 10m or 1h30m"
+
+    def bounds(self) -> str:
+        whole = ", in whole seconds" if self.whole else ""
+        return f"From {format_duration(self.least)} to {format_duration(self.most)}{whole}."
+
+    def zero(self) -> float:
+        return 0.0
+
+    def written(self, default: Any) -> Any:
+        if self.word[0] and default == self.word[1]:
+            return self.word[0]
+        return format_duration(default) if default else None
+
+
+@dataclass(frozen=True)
+class Quantity(Field):
+    """A quantity above zero as a text or a whole number, read in its canonical form."""
+
+    def read(self, value: Any, at: Reader, name: str) -> str | None:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            value = str(value)  # Kubernetes accepts `cpu: 1` as well
+        fault = quantity_fault(value) if isinstance(value, str) else f"must be a quantity, not {short_repr(value)}"
+        if fault:
+            at.refuse(name, fault)
+            return None
+        return canonical_quantity(value)
+
+    def schema(self) -> Schema:
+        syntax = matches(quantities.QUANTITY.pattern)
+        number = f"!{syntax} || quantity(self).isGreaterThan(quantity('0'))"
+        rules = [
+            rule(f"type(self) != string || {syntax}", message_of(quantity_fault, "-")),
+            rule(f"type(self) == string ? ({number}) : self > 0", message_of(quantity_fault, "0")),
+        ]
+        return ruled({INT_OR_STRING: True, "maxLength": quantities.LONGEST_TEXT}, rules)
+
+
+def quantity_fault(quantity: str) -> str:
+    """Return the fault of a quantity, which must be above 0; empty for a valid one."""
+    try:
+        return "" if parse_quantity(quantity) > 0 else f"must be more than 0, not {short_repr(quantity)}"
+    except ValueError as error:
+        return f"{error}, not {short_repr(quantity)}"
