@@ -84,7 +84,7 @@ endif
 scenarios: setup ## Run every scenario on both clusters and print one table
 	$(BIN)/python -m tests.scenarios
 
-manifests: setup ## Write the definitions and the files that `knodel install` applies anew
+manifests: setup ## Write the definitions, the reference, the JSON schema and the files that `knodel install` applies anew
 	$(BIN)/python -m tests.manifests.generate
 
 bench: setup ## Measure everything that needs one machine and write docs/evidence/performance.md; needs wrk and h2load

@@ -70,13 +70,15 @@ class Field:
 
     def description(self) -> str:
         """Return the description with bounds and default."""
-        shown = self.default
-        if isinstance(shown, bool):
-            shown = str(shown).lower()
-        if isinstance(shown, list):
-            shown = ", ".join(map(str, shown))
-        default = "" if shown is None else f"Default: {shown}{self.note}."
+        default = self.default_text() and f"Default: {self.default_text()}."
         return " ".join(filter(None, (self.about, self.bounds(), default)))
+
+    def default_text(self) -> str:
+        """Return the default as descriptions show it; empty without a default."""
+        if self.default is None:
+            return ""
+        values = self.default if isinstance(self.default, list) else [self.default]
+        return ", ".join(str(one).lower() if isinstance(one, bool) else str(one) for one in values) + self.note
 
 
 @dataclass(frozen=True)

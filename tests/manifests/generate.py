@@ -1,4 +1,4 @@
-"""Makes what is generated in `manifests/`, and the one file for each overlay that `knodel install` applies.
+"""Makes what is generated in `manifests/` and `docs/`, and the one file for each overlay that `knodel install` applies.
 
 `make manifests` runs this as `python -m tests.manifests.generate`; it needs kubectl for the overlays. Each rendered
 file tells in its head the digests of its sources and of its content, so that the everyday tests, which have no
@@ -8,6 +8,7 @@ kubectl, notice both a forgotten `make manifests` and an edit by hand.
 from __future__ import annotations
 
 import hashlib
+import json
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -19,9 +20,11 @@ import yaml
 from clusters.base.objects import OWN_KINDS
 from serving.crds.admission import make_event_source_policies, make_policies
 from serving.crds.definition import make_crd
+from serving.crds.documents import make_json_schema, make_reference
 from serving.install.bundle import OVERLAYS, rendered_path
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
+DOCS = MANIFESTS.parent / "docs"
 CRDS = MANIFESTS / "base" / "crds"
 ADMISSION = MANIFESTS / "base" / "admission"
 HEAD = "# Made by `make manifests` from serving/crds: do not edit.\n"
@@ -44,6 +47,8 @@ def generated() -> dict[Path, str]:
     """Each file that the Python types alone decide, with its text."""
     return {
         **{CRDS / f"{kind.plural}.yaml": to_yaml([make_crd(kind)]) for kind in OWN_KINDS},
+        DOCS / "reference.md": make_reference(),
+        DOCS / "schema" / "knodel.json": json.dumps(make_json_schema(), indent=2, ensure_ascii=False) + "\n",
         ADMISSION / "models.yaml": to_yaml(make_policies()),
         ADMISSION / "event-sources.yaml": to_yaml(make_event_source_policies()),
     }
