@@ -269,7 +269,7 @@ class Platform:
             clock=self._clock,
             version=VERSION,
             ready=self.ready.is_set,
-            trouble=self._store.trouble,
+            trouble=self._store.write_error,
         )
 
     def _announce(self) -> None:

@@ -191,12 +191,12 @@ def test_a_file_with_names_as_its_key_is_renewed_with_all_that_is_in_it(tmp_path
     again.close()
 
 
-def test_an_object_that_is_there_twice_is_told(tmp_path: Path) -> None:
+def test_an_object_with_two_rows_is_reported(tmp_path: Path) -> None:
     path = filled(tmp_path, rows=1)
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("INSERT INTO objects SELECT 7, resource, namespace, name, checksum, value FROM objects")
     connection.close()
-    with pytest.raises(StoreError, match="ns/m0 twice"):
+    with pytest.raises(StoreError, match=r"duplicate models\.knodel\.dev ns/m0"):
         Store.open(path)
 
 

@@ -67,7 +67,7 @@ def test_a_folder_into_which_others_may_write_is_refused_until_the_remedy_is_app
     folder = tmp_path / "state"
     folder.mkdir()
     folder.chmod(0o770)
-    with pytest.raises(KnodelError, match="other users may write") as refused:
+    with pytest.raises(KnodelError, match="other users can write") as refused:
         FolderLock(folder).acquire()
     assert list(folder.iterdir()) == []
 

@@ -129,7 +129,7 @@ async def test_the_wrong_kind_of_patch_is_refused(cluster: EmbeddedCluster) -> N
     await cluster.create(MODEL, obj(), manager="t")
     with pytest.raises(Invalid, match="must be a list"):
         await cluster.patch(MODEL, "a", {"spec": 1}, "ns", manager="t", type="json")
-    with pytest.raises(Invalid, match="must be a map"):
+    with pytest.raises(Invalid, match="must be an object"):
         await cluster.patch(MODEL, "a", [{"op": "test"}], "ns", manager="t")
 
 

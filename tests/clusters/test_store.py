@@ -16,7 +16,7 @@ from clusters.base.objects import MODEL, POD, SECRET, Key, Object, name_of, vers
 from clusters.base.selectors import Selector
 from clusters.embedded.store import history, watch
 from clusters.embedded.store.batch import Mutate, Remove
-from clusters.embedded.store.history import Change
+from clusters.embedded.store.history import ObjectChange
 from clusters.embedded.store.store import LARGEST_BATCH, Store
 from clusters.embedded.store.watch import Filter
 from tests.support.small_disk import full_disk
@@ -132,13 +132,13 @@ async def test_a_full_disk_refuses_writes_and_leaves_no_trace(tmp_path: Path) ->
     before = await write(store, "before")
     version = store.version
     listener = store.watch(MODEL, version, EVERYTHING)
-    assert await store.trouble() == ""
+    assert await store.write_error() == ""
     with full_disk(path):
         outcomes = await asyncio.gather(
             *(write(store, f"lost-{n}", "x" * 10_000) for n in range(3)), return_exceptions=True
         )
-        assert "cannot write to the state file" in await store.trouble()
-    assert await store.trouble() == "", "nobody has written since"
+        assert "cannot write to the state file" in await store.write_error()
+    assert await store.write_error() == "", "nobody has written since"
     assert all(isinstance(outcome, Unavailable) and outcome.retry_after for outcome in outcomes)
     assert store.version == version
     assert list(store.of_kind(MODEL).values()) == [before]
@@ -171,7 +171,7 @@ async def test_a_closed_store_says_so(tmp_path: Path) -> None:
         await anext(waiting)
     with pytest.raises(Unavailable, match="stopped"):
         await write(store, "b")
-    assert "closed" in await store.trouble()
+    assert "closed" in await store.write_error()
 
 
 async def test_a_write_that_was_cut_off_closes_the_store(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ async def test_a_write_that_was_cut_off_closes_the_store(tmp_path: Path) -> None
 
 
 async def test_a_failing_observer_does_not_fail_the_write(store: Store, caplog: pytest.LogCaptureFixture) -> None:
-    def fail(change: Change) -> None:
+    def fail(change: ObjectChange) -> None:
         raise LookupError("broken observer")
 
     store.subscribe(fail)
@@ -267,9 +267,9 @@ async def test_history_tells_what_is_after_a_version_whatever_the_blocks(block: 
     labelled = {"metadata": {"name": "a", "labels": {"team": "red"}}}
     changes = [
         change(1),
-        Change(2, POD, A, None, NAMED, removed=False),
-        Change(3, MODEL, A, NAMED, labelled, removed=False),
-        Change(4, MODEL, A, labelled, labelled, removed=True),
+        ObjectChange(2, POD, A, None, NAMED, removed=False),
+        ObjectChange(3, MODEL, A, NAMED, labelled, removed=False),
+        ObjectChange(4, MODEL, A, labelled, labelled, removed=True),
         change(5),
     ]
     kept = history.History(0, block=block)
@@ -280,9 +280,9 @@ async def test_history_tells_what_is_after_a_version_whatever_the_blocks(block: 
     assert list(kept.since(MODEL, 3)) == changes[3:]
 
 
-def change(version: int) -> Change:
+def change(version: int) -> ObjectChange:
     """A Model that is new."""
-    return Change(version, MODEL, A, None, NAMED, removed=False)
+    return ObjectChange(version, MODEL, A, None, NAMED, removed=False)
 
 
 async def test_history_takes_a_fraction_of_what_was_written() -> None:
@@ -291,7 +291,7 @@ async def test_history_takes_a_fraction_of_what_was_written() -> None:
     tracemalloc.start()
     try:
         for version in range(1, 101):
-            kept.append(Change(version, MODEL, A, None, content, removed=False), msgspec.json.encode(content))
+            kept.append(ObjectChange(version, MODEL, A, None, content, removed=False), msgspec.json.encode(content))
         taken, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from clusters.base.objects import Object
 from clusters.embedded.knative import names
 from clusters.embedded.knative.ingress import make_ingress
-from clusters.embedded.knative.traffic import BadTarget, assign
+from clusters.embedded.knative.traffic import BadTrafficTarget, build_traffic_config
 from clusters.gateway.config import RouteMaker
 from clusters.gateway.ingress import revisions_of, virtual_hosts, without_collisions
 from tests.fuzz.target import Target
@@ -61,8 +61,8 @@ def check(case: Case) -> None:
     route = _route(case)
     revisions = {name: _revision(name, state) for name, state in zip(REVISIONS, case.states, strict=True) if state}
     latest = {"metadata": {"name": "m"}, "status": {"latestReadyRevisionName": REVISIONS[-1]}}
-    traffic = assign(route, {"m": latest}.get, revisions.get)
-    if isinstance(traffic, BadTarget):
+    traffic = build_traffic_config(route, {"m": latest}.get, revisions.get)
+    if isinstance(traffic, BadTrafficTarget):
         assert traffic.status in ("False", "Unknown") and traffic.message.isprintable()
         return
     assert {one.revision for one in traffic.targets} <= {name for name, obj in revisions.items() if _is_ready(obj)}

@@ -158,7 +158,7 @@ STRICTER = (
     Stricter(
         of_service("Revision with a name of its own", ("spec.template.metadata.name", "example-mine")),
         "spec.template.metadata.name",
-        "Revisions are numbered by their generation here",
+        "the names of Revisions are generated here",
     ),
     Stricter(
         with_traffic("tag whose host is too long", {"latestRevision": True, "percent": 100, "tag": "t" * 60}),

@@ -32,11 +32,11 @@ ACTIVATOR_ENDPOINTS_POPULATED: Final = "ActivatorEndpointsPopulated"
 
 
 class _IngressStatus(Status):
-    kinds = ConditionSet((NETWORK_CONFIGURED, LOAD_BALANCER_READY))
+    condition_set = ConditionSet((NETWORK_CONFIGURED, LOAD_BALANCER_READY))
 
 
 class _ServerlessServiceStatus(Status):
-    kinds = ConditionSet((ENDPOINTS_POPULATED,))
+    condition_set = ConditionSet((ENDPOINTS_POPULATED,))
 
 
 def ingress_ready(ingress: Object, now: datetime) -> Object:

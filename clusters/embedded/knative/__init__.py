@@ -1,10 +1,11 @@
-"""A small stand-in for Knative Serving on the embedded cluster: only what the way from a Service to traffic needs.
+"""A small implementation of Knative Serving for the embedded cluster: all that a Service needs to get traffic.
 
-    Service ─▶ Configuration ─▶ Revision ─▶ Deployment + PodAutoscaler        (pods and scaling are others' work)
-       └─────▶ Route ─▶ Ingress                                               (traffic is the data plane's)
+    Service ─▶ Configuration ─▶ Revision ─▶ Deployment + PodAutoscaler        (Pods and scaling are elsewhere)
+       └─────▶ Route ─▶ Ingress                                               (traffic is in `dataplane`)
 
-Objects, conditions, reasons and messages are those of Knative Serving 0.50, so nothing above can tell the two apart.
-Every pass is level-triggered: it reads what is, writes only what differs, and may be cut off between any two writes.
+Objects, conditions, reasons and messages are those of Knative Serving 0.50, so callers need not know which one runs.
+All reconcilers are level-triggered: they read the present state, write only differences, and may be interrupted between
+any two writes.
 """
 
 from __future__ import annotations
@@ -13,22 +14,22 @@ import asyncio
 
 from clusters.base.api import Cluster
 from clusters.base.clock import Clock
-from clusters.embedded.knative.collector import Collector
 from clusters.embedded.knative.configuration import ConfigurationReconciler
+from clusters.embedded.knative.defaults import KnativeSettings, RevisionGC
+from clusters.embedded.knative.gc import RevisionCollector
 from clusters.embedded.knative.ingress import Domain
 from clusters.embedded.knative.revision import RevisionReconciler
 from clusters.embedded.knative.route import RouteReconciler, Url
 from clusters.embedded.knative.service import ServiceReconciler
-from clusters.embedded.knative.settings import RevisionGC, Settings
 from clusters.embedded.knative.view import View
 from clusters.runtime.informer import Informers
 
 
 class KnativeServing:
-    """The controllers of the stand-in.
+    """The controllers of Knative Serving.
 
-    `informers` are shared and run by the composition root; make this before they start. `domain` gives the public
-    host of a (namespace, name), `url` the address that people use for a host.
+    `informers` are shared, and the caller runs them; create this object before they start. `domain` returns the public
+    host of a (namespace, name), and `url` the URL of a host.
     """
 
     def __init__(
@@ -39,9 +40,9 @@ class KnativeServing:
         clock: Clock,
         domain: Domain,
         url: Url,
-        settings: Settings | None = None,
+        settings: KnativeSettings | None = None,
     ) -> None:
-        settings = settings or Settings()
+        settings = settings or KnativeSettings()
         view = View(cluster, informers)
         self._informers = informers
         self._controllers = (
@@ -49,15 +50,15 @@ class KnativeServing:
             ConfigurationReconciler(view, clock).controller(),
             RevisionReconciler(view, clock, settings).controller(),
             RouteReconciler(view, clock, domain, url).controller(),
-            Collector(view, clock, settings.gc).controller(),
+            RevisionCollector(view, clock, settings.gc).controller(),
         )
 
     async def run(self) -> None:
-        """Run all controllers until cancelled, from the moment that the informers know the cluster."""
+        """Run all controllers until cancelled, once the informers have synced."""
         await self._informers.synced()
         async with asyncio.TaskGroup() as group:
             for controller in self._controllers:
                 group.create_task(controller.run(), name=controller.name)
 
 
-__all__ = ["Domain", "KnativeServing", "RevisionGC", "Settings", "Url"]
+__all__ = ["Domain", "KnativeServing", "KnativeSettings", "RevisionGC", "Url"]

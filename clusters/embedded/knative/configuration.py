@@ -1,4 +1,4 @@
-"""Configuration → Revision: one for each generation, never changed.
+"""The Configuration reconciler: create one immutable Revision for each generation.
 
 Source: knative/serving `pkg/reconciler/configuration`.
 """
@@ -40,19 +40,19 @@ INDEX = "knative.configuration"
 
 
 def by_configuration(revision: Object) -> list[str]:
-    """Index of Revisions by the Configuration that made them."""
+    """Index Revisions by their Configuration."""
     name = labels_of(revision).get(LABEL_CONFIGURATION)
     return [f"{namespace_of(revision)}/{name}"] if name else []
 
 
 def configuration_key(revision: Object) -> list[Key]:
-    """The Configuration to wake when its Revision changes."""
+    """Return the Configuration to reconcile when its Revision changes."""
     name = labels_of(revision).get(LABEL_CONFIGURATION)
     return [Key(namespace_of(revision), name)] if name else []
 
 
 class ConfigurationReconciler:
-    """One pass makes the generation's Revision and finds the newest that is ready."""
+    """Create the Revision of the present generation, and find the newest ready one."""
 
     def __init__(self, view: View, clock: Clock) -> None:
         self._view = view
@@ -60,28 +60,28 @@ class ConfigurationReconciler:
         view.informer(REVISION).add_index(INDEX, by_configuration)
 
     def controller(self) -> Controller:
-        """The controller, woken by the Configuration and its Revisions."""
+        """Return the controller, triggered by the Configuration and its Revisions."""
         controller = Controller("knative configuration", self.reconcile)
         controller.watches(self._view.informer(CONFIGURATION))
         controller.watches_mapped(self._view.informer(REVISION), configuration_key)
         return controller
 
     async def reconcile(self, key: Key) -> None:
-        """One pass over a Configuration."""
+        """Reconcile a Configuration."""
         configuration = self._view.get(CONFIGURATION, key.name, key.namespace)
         if configuration is None or is_deleting(configuration):
             return
         status = ConfigurationStatus(configuration)
         try:
             latest = await self._latest_created(configuration)
-        except Invalid as refused:
-            status.creation_failed(str(refused))
+        except Invalid as error:
+            status.mark_revision_creation_failed(str(error))
         else:
             self._report(configuration, latest, status)
         await self._view.update_status(CONFIGURATION, configuration, status.result(self._clock.now()))
 
     async def _latest_created(self, configuration: Object) -> Object:
-        """The Revision of the present generation, made if need be."""
+        """Return the Revision of the present generation, which is created if absent."""
         name = names.revision(name_of(configuration), generation_of(configuration))
         revision = self._view.get(REVISION, name, namespace_of(configuration))
         if revision is None:
@@ -95,13 +95,13 @@ class ConfigurationReconciler:
         status.set_latest_created(name_of(latest))
         ready = condition_of(latest, READY) or {}
         if ready.get("status") == FALSE:
-            status.latest_created_failed(name_of(latest), str(ready.get("message", "")))
+            status.mark_latest_created_failed(name_of(latest), str(ready.get("message", "")))
         newest = self._newest_ready(configuration, status.latest_ready)
         if newest is not None:
             status.set_latest_ready(name_of(newest))
 
     def _newest_ready(self, configuration: Object, latest_ready: str) -> Object | None:
-        """The newest ready Revision, never one older than the one that is known."""
+        """Return the newest ready Revision that is not older than the one in the status."""
         namespace = namespace_of(configuration)
         known = self._view.get(REVISION, latest_ready, namespace) if latest_ready else None
         oldest = config_generation(known) if known is not None else 0
@@ -117,13 +117,13 @@ class ConfigurationReconciler:
 
 
 def config_generation(revision: Object) -> int:
-    """The generation of the Configuration that made the Revision, 0 when it does not say."""
+    """Return the generation of the Configuration that created the Revision, or 0 without that label."""
     text = labels_of(revision).get(LABEL_CONFIGURATION_GENERATION, "")
     return int(text) if text.isdecimal() else 0
 
 
 def make_revision(configuration: Object, now: datetime) -> Object:
-    """The Revision of a Configuration's present generation."""
+    """Return the Revision of a Configuration's present generation."""
     template = configuration["spec"]["template"]
     metadata = template.get("metadata") or {}
     routes = annotations_of(configuration).get(names.ANNOTATION_ROUTES)

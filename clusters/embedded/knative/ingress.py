@@ -1,4 +1,4 @@
-"""The Ingress of a Route: pure.
+"""The Ingress of a Route.
 
 Source: knative/serving `pkg/reconciler/route/resources/ingress.go` and `.../domains`, with tag-header-based-routing on.
 """
@@ -20,10 +20,10 @@ from clusters.base.objects import (
     owner_reference,
 )
 from clusters.embedded.knative import names
-from clusters.embedded.knative.traffic import DEFAULT_TARGET, H2C, Target, Traffic
+from clusters.embedded.knative.traffic import DEFAULT_TARGET, H2C, RevisionTarget, TrafficConfig
 
 Domain = Callable[[str, str], str]
-"""(namespace, name) → the public host, as in `magika.default.localhost`."""
+"""Maps (namespace, name) to the public host, as in `magika.default.localhost`."""
 
 HEADER_TAG = "Knative-Serving-Tag"
 HEADER_DEFAULT_ROUTE = "Knative-Serving-Default-Route"
@@ -32,22 +32,22 @@ HEADER_NAMESPACE = "Knative-Serving-Namespace"
 
 EXTERNAL, LOCAL = "ExternalIP", "ClusterLocal"
 PORT_HTTP1, PORT_H2C = 80, 81  # of a Revision's public service
-_LOCAL_SUFFIXES = (".cluster.local", ".svc.cluster.local")  # a cluster-local host is known without them too
+_LOCAL_SUFFIXES = (".cluster.local", ".svc.cluster.local")  # a cluster-local host is also valid without them
 
 
 def is_local(route: Object) -> bool:
-    """Whether the Route is kept off the public gateway."""
+    """Return whether the Route is not exposed at the public gateway."""
     return labels_of(route).get(LABEL_VISIBILITY) == names.CLUSTER_LOCAL
 
 
 def host(route: Object, tag: str, domain: Domain) -> str:
-    """The host by which clients reach the Route, or its tag."""
+    """Return the host of the Route, or of its tag."""
     name, namespace = names.hostname(name_of(route), tag), namespace_of(route)
     return names.local_host(namespace, name) if is_local(route) else domain(namespace, name)
 
 
-def make_ingress(route: Object, traffic: Traffic, domain: Domain) -> Object:
-    """The Ingress: for each tag a rule inside the cluster and, unless the Route is cluster-local, a public one."""
+def make_ingress(route: Object, traffic: TrafficConfig, domain: Domain) -> Object:
+    """Return the Ingress, with a cluster-local rule for each tag, and a public rule unless the Route is local."""
     return {
         "apiVersion": INGRESS.api_version,
         "kind": INGRESS.kind,
@@ -68,16 +68,21 @@ def make_ingress(route: Object, traffic: Traffic, domain: Domain) -> Object:
     }
 
 
-def _rules(route: Object, traffic: Traffic, domain: Domain) -> list[Object]:
+def _rules(route: Object, traffic: TrafficConfig, domain: Domain) -> list[Object]:
     namespace = namespace_of(route)
-    paths = {tag: _path(namespace, traffic.groups[tag]) for tag in sorted(traffic.groups)}
+    paths: dict[str, Object] = {
+        tag: {"splits": [_split(namespace, target) for target in traffic.groups[tag] if target.percent]}
+        for tag in sorted(traffic.groups)
+    }
     rules: list[Object] = []
     for tag in paths:
         hostname = names.hostname(name_of(route), tag)
-        here = _paths(tag, paths)
-        rules.append(_rule(LOCAL, _expanded(names.local_host(namespace, hostname)), here))
+        local = names.local_host(namespace, hostname)
+        shorter = {local.removesuffix(suffix) for suffix in _LOCAL_SUFFIXES if local.endswith(suffix)}
+        tag_paths = _paths(tag, paths)
+        rules.append(_rule(LOCAL, sorted({local} | shorter), tag_paths))
         if not is_local(route):
-            rules.append(_rule(EXTERNAL, [domain(namespace, hostname)], here))
+            rules.append(_rule(EXTERNAL, [domain(namespace, hostname)], tag_paths))
     return rules
 
 
@@ -86,7 +91,7 @@ def _rule(visibility: str, hosts: Sequence[str], paths: Sequence[Object]) -> Obj
 
 
 def _paths(tag: str, paths: Mapping[str, Object]) -> list[Object]:
-    """A tag's own host leads to it; the Route's host leads to a tag by header, and else to the split."""
+    """Return the paths of a tag's host. The Route's own host has a path for each tag, by header, and the split."""
     if tag != DEFAULT_TARGET:
         return [{**paths[tag], "appendHeaders": {HEADER_TAG: tag}}]
     tagged = [
@@ -95,11 +100,7 @@ def _paths(tag: str, paths: Mapping[str, Object]) -> list[Object]:
     return [*tagged, {**paths[tag], "appendHeaders": {HEADER_DEFAULT_ROUTE: "true"}}]
 
 
-def _path(namespace: str, targets: Sequence[Target]) -> Object:
-    return {"splits": [_split(namespace, target) for target in targets if target.percent]}
-
-
-def _split(namespace: str, target: Target) -> Object:
+def _split(namespace: str, target: RevisionTarget) -> Object:
     return {
         "serviceName": target.revision,
         "serviceNamespace": namespace,
@@ -107,8 +108,3 @@ def _split(namespace: str, target: Target) -> Object:
         "percent": target.percent,
         "appendHeaders": {HEADER_REVISION: target.revision, HEADER_NAMESPACE: namespace},
     }
-
-
-def _expanded(local: str) -> list[str]:
-    shorter = [local.removesuffix(suffix) for suffix in _LOCAL_SUFFIXES if local.endswith(suffix)]
-    return sorted({local, *shorter})

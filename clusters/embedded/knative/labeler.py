@@ -1,7 +1,8 @@
-"""Writes on Revisions and Configurations which Routes send traffic to them.
+"""Label Revisions and Configurations with the Routes that send traffic to them.
 
-Source: knative/serving `pkg/reconciler/labeler`. Marks are set as soon as a Route names a target (also on the latest
-created Revision, so that it is reachable when it becomes ready) and taken off only when the Route is settled.
+Source: knative/serving `pkg/reconciler/labeler`. An object is marked as soon as a Route refers to it. So is the latest
+created Revision, so that it is reachable when it becomes ready. Marks are removed only when the Route is ready or
+failed.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ _OWNERS = {kind.kind: kind for kind in (SERVICE, CONFIGURATION)}
 
 
 def by_route(obj: Object) -> list[str]:
-    """Index of Revisions and Configurations by the Routes written on them."""
+    """Index Revisions and Configurations by the Routes in their annotation."""
     return [f"{namespace_of(obj)}/{name}" for name in names.routes_of(obj)]
 
 
 class Labeler:
-    """Keeps label routingState and annotation routes as the Routes have it."""
+    """Update the label routingState and the annotation routes as the Routes change."""
 
     def __init__(self, view: View, clock: Clock) -> None:
         self._view = view
@@ -49,7 +50,7 @@ class Labeler:
             view.informer(kind).add_index(INDEX, by_route)
 
     async def sync(self, route: Object) -> None:
-        """Mark what the Route reaches or is about to reach; when it is settled, take the mark off the rest."""
+        """Mark the targets of the Route. Once the Route is ready or failed, remove the marks of other objects."""
         revisions, configurations = self._targets(route)
         key = key_of(route)
         if (condition_of(route, READY) or {}).get("status", UNKNOWN) != UNKNOWN:
@@ -59,9 +60,9 @@ class Labeler:
         await self._add(CONFIGURATION, key, configurations)
 
     async def clear(self, route: Key) -> None:
-        """Take the marks of a Route that is gone off everything that lives on.
+        """Remove the marks of a deleted Route.
 
-        A Service marks its Configuration before it makes the Route: while the Service lives there is nothing to clear.
+        A Service marks its Configuration before it creates the Route, so nothing is removed while the Service exists.
         """
         if self._view.get(SERVICE, route.name, route.namespace) is None:
             await self._remove(REVISION, route, ())
@@ -101,7 +102,10 @@ class Labeler:
             await self._mark(kind, present, [name for name in names.routes_of(present) if name != route.name])
 
     def _is_doomed(self, obj: Object) -> bool:
-        """Whether garbage collection takes the object anyway, its owner being gone: a mark would be for nothing."""
+        """Return whether the object will be garbage-collected, because its owner was deleted.
+
+        Its mark is irrelevant.
+        """
         owner = controller_of(obj)
         kind = _OWNERS.get(owner["kind"]) if owner is not None else None
         if owner is None or kind is None:

@@ -1,6 +1,7 @@
-"""The named transitions of a Service's, Configuration's and Route's status; a Revision's are in `revision_lifecycle`.
+"""The transitions of the statuses of Services, Configurations, Routes and Revisions, with Knative's names.
 
-Conditions, reasons and messages are those of knative/serving 0.50, `pkg/apis/serving/v1/*_lifecycle.go`.
+Conditions, reasons and messages are those of knative/serving 0.50: `pkg/apis/serving/v1/*_lifecycle.go`,
+`pkg/apis/serving/k8s_lifecycle.go` and `pkg/reconciler/revision/reconcile_resources.go`.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import json
 
 from clusters.base.objects import Object, condition_of
-from clusters.embedded.knative.conditions import FALSE, UNKNOWN, ConditionSet, Status
+from clusters.embedded.knative.conditions import FALSE, TRUE, UNKNOWN, Conditions, ConditionSet, Status
 
 CONFIGURATIONS_READY = "ConfigurationsReady"
 ROUTES_READY = "RoutesReady"
@@ -21,51 +22,65 @@ OUT_OF_DATE = "OutOfDate"
 NOT_OWNED = "NotOwned"
 REVISION_MISSING = "RevisionMissing"
 
+RESOURCES_AVAILABLE = "ResourcesAvailable"
+CONTAINER_HEALTHY = "ContainerHealthy"
+ACTIVE = "Active"
+DEPLOYING = "Deploying"
+PROGRESS_DEADLINE_EXCEEDED = "ProgressDeadlineExceeded"
+SCALE_TARGET_INITIALIZED = "ScaleTargetInitialized"
+UNSEEN = "ContainerStatusUnknown"
+"""Reason of a container's end that was not observed, after a node stopped. On Kubernetes, new Pods replace the old ones
+then, and Revisions ignore the old ones. Here the same Pod restarts, and such an end is ignored, too."""
+
+_PROGRESSING = "Progressing"
+_REPLICA_SET_READY = "ReplicaSetReady"
+_DEPLOYMENT = ConditionSet((_PROGRESSING, _REPLICA_SET_READY))
+
 
 def quoted(name: str) -> str:
-    """A name as Go's `%q` prints it."""
+    """Return a name as Go's `%q` prints it."""
     return json.dumps(name, ensure_ascii=False)
 
 
 class ServiceStatus(Status):
-    """Conditions ConfigurationsReady and RoutesReady, and what Configuration and Route report."""
+    """Conditions ConfigurationsReady and RoutesReady, and fields of the Configuration and the Route."""
 
-    kinds = ConditionSet((CONFIGURATIONS_READY, ROUTES_READY))
+    condition_set = ConditionSet((CONFIGURATIONS_READY, ROUTES_READY))
 
-    def configuration_not_owned(self, name: str) -> None:
-        """A Configuration of that name belongs to somebody else."""
+    def mark_configuration_not_owned(self, name: str) -> None:
+        """The existing Configuration has another owner."""
         message = f"There is an existing Configuration {quoted(name)} that we do not own."
         self.conditions.mark_false(CONFIGURATIONS_READY, NOT_OWNED, message)
 
-    def route_not_owned(self, name: str) -> None:
-        """A Route of that name belongs to somebody else."""
+    def mark_route_not_owned(self, name: str) -> None:
+        """The existing Route has another owner."""
         message = f"There is an existing Route {quoted(name)} that we do not own."
         self.conditions.mark_false(ROUTES_READY, NOT_OWNED, message)
 
-    def configuration_out_of_date(self) -> None:
-        """The Configuration has not seen its present spec yet."""
+    def mark_configuration_not_reconciled(self) -> None:
+        """The Configuration has not observed its present generation yet."""
         message = "The Configuration is still working to reflect the latest desired specification."
         self.conditions.mark_unknown(CONFIGURATIONS_READY, OUT_OF_DATE, message)
 
-    def route_out_of_date(self) -> None:
-        """The Route has not seen its present spec yet."""
+    def mark_route_not_reconciled(self) -> None:
+        """The Route has not observed its present generation yet."""
         message = "The Route is still working to reflect the latest desired specification."
         self.conditions.mark_unknown(ROUTES_READY, OUT_OF_DATE, message)
 
-    def traffic_not_migrated(self) -> None:
-        """The Route is ready, but not yet for the latest revision."""
+    def mark_route_not_yet_ready(self) -> None:
+        """The Route is ready, but its traffic is not on the latest revision yet."""
         message = "Traffic is not yet migrated to the latest revision."
         self.conditions.mark_unknown(ROUTES_READY, "TrafficNotMigrated", message)
 
-    def from_configuration(self, configuration: Object) -> None:
-        """Take over what the Configuration reports."""
+    def propagate_configuration_status(self, configuration: Object) -> None:
+        """Copy the status of the Configuration."""
         status = configuration.get("status") or {}
         for field in ("latestCreatedRevisionName", "latestReadyRevisionName"):
             self.fields[field] = status.get(field)
         self.conditions.propagate(CONFIGURATIONS_READY, condition_of(configuration, READY))
 
-    def from_route(self, route: Object) -> None:
-        """Take over what the Route reports."""
+    def propagate_route_status(self, route: Object) -> None:
+        """Copy the status of the Route."""
         status = route.get("status") or {}
         for field in ("url", "address", "traffic"):
             self.fields[field] = status.get(field)
@@ -73,78 +88,188 @@ class ServiceStatus(Status):
 
 
 class ConfigurationStatus(Status):
-    """Ready, latestCreatedRevisionName, latestReadyRevisionName."""
+    """Condition Ready, latestCreatedRevisionName and latestReadyRevisionName."""
 
-    kinds = ConditionSet()
+    condition_set = ConditionSet()
 
     @property
     def latest_created(self) -> str:
-        """The newest Revision made."""
+        """The newest Revision."""
         return str(self.fields.get("latestCreatedRevisionName") or "")
 
     @property
     def latest_ready(self) -> str:
-        """The newest Revision that was seen ready."""
+        """The newest Revision that was ready."""
         return str(self.fields.get("latestReadyRevisionName") or "")
 
     def set_latest_created(self, name: str) -> None:
-        """The newest Revision; Ready is Unknown until it is ready."""
+        """Set the newest Revision; Ready is Unknown until it is ready."""
         self.fields["latestCreatedRevisionName"] = name
         if self.latest_ready != name:
             self.conditions.mark_unknown(READY)
 
     def set_latest_ready(self, name: str) -> None:
-        """The newest ready Revision; Ready is True when it is the newest of all."""
+        """Set the newest ready Revision; Ready is True when it is the newest of all."""
         self.fields["latestReadyRevisionName"] = name
         if self.latest_created == name:
             self.conditions.mark_true(READY)
 
-    def latest_created_failed(self, name: str, message: str) -> None:
+    def mark_latest_created_failed(self, name: str, message: str) -> None:
         """The newest Revision failed."""
         text = f"Revision {quoted(name)} failed with message: {message}."
         self.conditions.mark_false(READY, "RevisionFailed", text)
 
-    def creation_failed(self, message: str) -> None:
-        """The Revision could not be made at all."""
+    def mark_revision_creation_failed(self, message: str) -> None:
+        """The Revision could not be created."""
         self.conditions.mark_false(READY, "RevisionFailed", f"Revision creation failed with message: {message}.")
 
 
 class RouteStatus(Status):
-    """AllTrafficAssigned, IngressReady and CertificateProvisioned, url, address and the traffic in force."""
+    """Conditions AllTrafficAssigned, IngressReady and CertificateProvisioned, url, address and the present traffic."""
 
-    kinds = ConditionSet((ALL_TRAFFIC_ASSIGNED, INGRESS_READY, CERTIFICATE_PROVISIONED))
+    condition_set = ConditionSet((ALL_TRAFFIC_ASSIGNED, INGRESS_READY, CERTIFICATE_PROVISIONED))
 
-    def ingress_not_configured(self) -> None:
-        """The Ingress has not seen its present spec yet."""
+    def mark_ingress_not_configured(self) -> None:
+        """The Ingress has not observed its present generation yet."""
         message = "Ingress has not yet been reconciled."
         self.conditions.mark_unknown(INGRESS_READY, "IngressNotConfigured", message)
 
-    def ingress_not_owned(self, name: str) -> None:
-        """An Ingress of that name belongs to somebody else."""
+    def mark_ingress_not_owned(self, name: str) -> None:
+        """The existing Ingress has another owner."""
         message = f"There is an existing Ingress {quoted(name)} that we do not own."
         self.conditions.mark_false(INGRESS_READY, NOT_OWNED, message)
 
-    def from_ingress(self, ingress: Object) -> None:
-        """Take over what the Ingress reports."""
+    def propagate_ingress_status(self, ingress: Object) -> None:
+        """Copy the condition of the Ingress."""
         condition = condition_of(ingress, READY)
         if condition is None:
-            self.ingress_not_configured()
+            self.mark_ingress_not_configured()
         else:
             self.conditions.propagate(INGRESS_READY, condition)
 
-    def traffic_assigned(self, traffic: list[Object]) -> None:
-        """Every target is there and ready."""
+    def mark_traffic_assigned(self, traffic: list[Object]) -> None:
+        """All targets exist and are ready."""
         self.fields["traffic"] = traffic
         self.conditions.mark_true(ALL_TRAFFIC_ASSIGNED)
 
-    def bad_target(self, status: str, reason: str, message: str) -> None:
-        """Some target is missing or not ready: the traffic stays as it was."""
+    def mark_bad_traffic_target(self, status: str, reason: str, message: str) -> None:
+        """A target is missing or not ready, so the traffic does not change."""
         if status not in (FALSE, UNKNOWN):
             raise ValueError(f"a bad traffic target has status False or Unknown, not {status}")
         condition = {"status": status, "reason": reason, "message": message}
         self.conditions.propagate(ALL_TRAFFIC_ASSIGNED, condition)
 
-    def tls_not_enabled(self) -> None:
-        """No certificate is asked for."""
+    def mark_tls_not_enabled(self) -> None:
+        """No certificate is needed."""
         message = "external-domain-tls is not enabled"
         self.conditions.mark_true(CERTIFICATE_PROVISIONED, "TLSNotEnabled", message)
+
+
+class RevisionStatus(Status):
+    """ResourcesAvailable, ContainerHealthy, Active (informs only), Ready, and the replicas.
+
+    Deployment          Progressing False, ReplicaFailure   ResourcesAvailable False with its reason
+    no ready replica    the container ended                 ContainerHealthy False, ExitCodeN
+                        it waits past the deadline          ResourcesAvailable False with the container's reason
+                        the Pod cannot be scheduled         ResourcesAvailable False with the Pod's reason
+    a replica is ready                                      ContainerHealthy True
+    PodAutoscaler       without Ready                       Active and ResourcesAvailable Unknown, Deploying
+                        ScaleTargetInitialized              ResourcesAvailable and ContainerHealthy True
+                        otherwise, or no serviceName        ResourcesAvailable Unknown, Deploying
+                        Ready False, never initialized      ResourcesAvailable False, ProgressDeadlineExceeded
+                        Ready                               Active (not needed for Ready: a Revision at zero is ready)
+    """
+
+    condition_set = ConditionSet((RESOURCES_AVAILABLE, CONTAINER_HEALTHY))
+
+    @property
+    def failed(self) -> bool:
+        """Whether the resources or the container failed."""
+        return FALSE in (self.conditions.status(RESOURCES_AVAILABLE), self.conditions.status(CONTAINER_HEALTHY))
+
+    def mark_deploying(self) -> None:
+        """The Deployment was just created."""
+        self.conditions.mark_unknown(RESOURCES_AVAILABLE, DEPLOYING)
+        self.conditions.mark_unknown(CONTAINER_HEALTHY, DEPLOYING)
+
+    def mark_not_owned(self, kind: str, name: str) -> None:
+        """The existing child has another owner."""
+        message = f"There is an existing {kind} {quoted(name)} that we do not own."
+        self.conditions.mark_false(RESOURCES_AVAILABLE, NOT_OWNED, message)
+
+    def propagate_deployment_status(self, deployment: Object) -> None:
+        """Copy the condition of the Deployment."""
+        ready = deployment_condition(deployment)
+        self.conditions.propagate(RESOURCES_AVAILABLE, ready)
+
+    def propagate_pod_status(self, pod: Object, timed_out: bool) -> None:
+        """Report the state of the first Pod while no replica is available."""
+        scheduled = condition_of(pod, "PodScheduled")
+        if scheduled is not None and scheduled["status"] == FALSE:
+            self._mark_resources_unavailable(scheduled.get("reason", ""), scheduled.get("message", ""))
+        for container in (pod.get("status") or {}).get("containerStatuses") or ():
+            ended = (container.get("lastState") or {}).get("terminated")
+            waiting = (container.get("state") or {}).get("waiting")
+            if ended is not None and ended.get("reason") != UNSEEN:
+                exit_code, message = int(ended.get("exitCode", 0)), str(ended.get("message", ""))
+                said = message if exit_code or message else "container exited with no error"
+                self.conditions.mark_false(CONTAINER_HEALTHY, f"ExitCode{exit_code}", f"Container failed with: {said}")
+            elif waiting is not None and timed_out:
+                self._mark_resources_unavailable(waiting.get("reason", ""), waiting.get("message", ""))
+
+    def mark_container_healthy(self) -> None:
+        """A replica is ready."""
+        self.conditions.mark_true(CONTAINER_HEALTHY)
+
+    def propagate_autoscaler_status(self, autoscaler: Object) -> None:
+        """Copy the status of the PodAutoscaler. Call this after `propagate_deployment_status`."""
+        unavailable = self.failed
+        status = autoscaler.get("status") or {}
+        self.fields["actualReplicas"] = _at_least_zero(status.get("actualScale"))
+        self.fields["desiredReplicas"] = _at_least_zero(status.get("desiredScale"))
+        ready = condition_of(autoscaler, READY)
+        if ready is None:
+            self.conditions.mark_unknown(ACTIVE, DEPLOYING)
+            if not unavailable:
+                self.conditions.mark_unknown(RESOURCES_AVAILABLE, DEPLOYING)
+            return
+        initialized = (condition_of(autoscaler, SCALE_TARGET_INITIALIZED) or {}).get("status") == TRUE
+        self._mark_resources(initialized, unavailable, has_service=bool(status.get("serviceName")))
+        never_scaled = ready["status"] == FALSE and not initialized and not unavailable
+        if never_scaled and status.get("serviceName"):
+            self._mark_resources_unavailable(PROGRESS_DEADLINE_EXCEEDED, "Initial scale was never achieved")
+        self.conditions.propagate(ACTIVE, ready)
+
+    def _mark_resources(self, initialized: bool, unavailable: bool, has_service: bool) -> None:
+        if initialized and not unavailable:
+            self.conditions.mark_true(RESOURCES_AVAILABLE)
+            self.conditions.mark_true(CONTAINER_HEALTHY)
+        available = self.conditions.status(RESOURCES_AVAILABLE) == TRUE
+        if available and not (initialized and has_service):
+            self.conditions.mark_unknown(RESOURCES_AVAILABLE, DEPLOYING)
+
+    def _mark_resources_unavailable(self, reason: str, message: str) -> None:
+        self.conditions.mark_false(RESOURCES_AVAILABLE, reason, message)
+
+
+def deployment_condition(deployment: Object) -> Object:
+    """Return condition Ready of a Deployment: its Progressing, and the inverse of its ReplicaFailure."""
+    conditions = Conditions(_DEPLOYMENT, ())
+    conditions.mark_true(_REPLICA_SET_READY)
+    conditions.mark_unknown(_PROGRESSING, DEPLOYING)
+    conditions.propagate(_PROGRESSING, condition_of(deployment, "Progressing"))
+    failure = condition_of(deployment, "ReplicaFailure")
+    if failure is not None:
+        turned = {TRUE: FALSE, FALSE: TRUE}.get(failure["status"], failure["status"])
+        conditions.propagate(_REPLICA_SET_READY, {**failure, "status": turned})
+    return conditions.get(READY) or {"status": "Unknown"}
+
+
+def has_timed_out(deployment: Object) -> bool:
+    """Return whether the Deployment made no progress within its deadline."""
+    progressing = condition_of(deployment, "Progressing") or {}
+    return progressing.get("status") == FALSE and progressing.get("reason") == PROGRESS_DEADLINE_EXCEEDED
+
+
+def _at_least_zero(scale: int | None) -> int | None:
+    return scale if scale is not None and scale >= 0 else None

@@ -1,4 +1,4 @@
-"""Names, labels and annotations of the objects that Knative Serving makes; each child's name comes from one function.
+"""Names, labels and annotations of the objects of Knative Serving, with one function for the name of each child.
 
 Sources: knative/serving `pkg/apis/serving/register.go` and `pkg/reconciler/*/resources/names`, knative/pkg `kmeta`.
 """
@@ -28,23 +28,23 @@ ANNOTATION_METRIC = "autoscaling.knative.dev/metric"  # "concurrency"
 ANNOTATION_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 AUTOSCALING_GROUP = "autoscaling.knative.dev"
 
-STATE_PENDING = "pending"  # just made, no Route has looked at it yet
-STATE_ACTIVE = "active"  # some Route sends traffic to it
-STATE_RESERVE = "reserve"  # routed away: may go to zero, may be collected
+STATE_PENDING = "pending"  # new, and not processed by a Route yet
+STATE_ACTIVE = "active"  # a Route sends traffic to it
+STATE_RESERVE = "reserve"  # no Route sends traffic to it: it may scale to zero and be deleted
 
 CLUSTER_LOCAL = "cluster-local"
 CLUSTER_DOMAIN = "svc.cluster.local"
-USER_CONTAINER = "user-container"  # what a container without name is called
+USER_CONTAINER = "user-container"  # default name of a container
 USER_PORT_NAME = "user-port"
 DEFAULT_USER_PORT = 8080
 
 LONGEST_NAME = 63  # characters of a DNS label (RFC 1123), the longest name of a child
 MD5_LENGTH = 32  # hexadecimal digits
-HEAD = LONGEST_NAME - MD5_LENGTH  # what of the parent's name is kept in front of the hash
+HEAD = LONGEST_NAME - MD5_LENGTH  # characters of the parent's name before the hash
 
 
 def child_name(parent: str, suffix: str) -> str:
-    """`parent` and `suffix`, hashed in the middle when together longer than 63 characters (`kmeta.ChildName`)."""
+    """Return `parent` and `suffix`, with a hash if they have more than 63 characters together (`kmeta.ChildName`)."""
     if len(parent) <= LONGEST_NAME - len(suffix):
         return parent + suffix
     if HEAD - len(suffix) <= 0:
@@ -58,45 +58,45 @@ def _md5(text: str) -> str:
 
 
 def configuration(service: str) -> str:
-    """The Configuration of a Service."""
+    """Return the name of a Service's Configuration."""
     return service
 
 
 def route(service: str) -> str:
-    """The Route of a Service."""
+    """Return the name of a Service's Route."""
     return service
 
 
 def revision(configuration: str, generation: int) -> str:
-    """The Revision of a Configuration's generation, as in `magika-00001`."""
+    """Return the name of the Revision of a Configuration's generation, as in `magika-00001`."""
     return child_name(configuration, f"-{generation:05d}")
 
 
 def deployment(revision: str) -> str:
-    """The Deployment of a Revision."""
+    """Return the name of a Revision's Deployment."""
     return child_name(revision, "-deployment")
 
 
 def pod_autoscaler(revision: str) -> str:
-    """The PodAutoscaler of a Revision; its ServerlessService and the name in an Ingress are the same."""
+    """Return the name of a Revision's PodAutoscaler, which is also that of its ServerlessService and in an Ingress."""
     return revision
 
 
 def ingress(route: str) -> str:
-    """The Ingress of a Route."""
+    """Return the name of a Route's Ingress."""
     return child_name(route, "")
 
 
 def hostname(route: str, tag: str) -> str:
-    """The first label of a host: the Route's name, `TAG-NAME` for a tag (`tag-template` of config-network)."""
+    """Return the first label of a host: the Route's name, or `TAG-NAME` (`tag-template` of config-network)."""
     return f"{tag}-{route}" if tag else route
 
 
 def local_host(namespace: str, name: str) -> str:
-    """The host inside the cluster, as in `magika.default.svc.cluster.local`."""
+    """Return the cluster-local host, as in `magika.default.svc.cluster.local`."""
     return f"{name}.{namespace}.{CLUSTER_DOMAIN}"
 
 
 def routes_of(obj: Object) -> list[str]:
-    """The Routes that an object says send traffic to it, sorted."""
+    """Return the Routes in the annotation of an object, sorted."""
     return sorted(filter(None, annotations_of(obj).get(ANNOTATION_ROUTES, "").split(",")))

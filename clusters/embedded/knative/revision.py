@@ -1,7 +1,8 @@
-"""Revision → Deployment and PodAutoscaler, and the Revision's conditions from what these and the first Pod report.
+"""The Revision reconciler: create the Deployment and the PodAutoscaler, and derive conditions from them and the first
+Pod.
 
-Source: knative/serving `pkg/reconciler/revision`. The Deployment is made once and never changed: its template is the
-Revision's, which never changes, and its replicas belong to the autoscaler.
+Source: knative/serving `pkg/reconciler/revision`. The Deployment is created once and never changed: its template is the
+immutable one of the Revision, and the autoscaler sets its replicas.
 """
 
 from __future__ import annotations
@@ -25,10 +26,14 @@ from clusters.base.objects import (
     uid_of,
 )
 from clusters.embedded.knative import names
-from clusters.embedded.knative.deployment import make_deployment
-from clusters.embedded.knative.pod_autoscaler import make_pod_autoscaler, make_spec, synced_annotations
-from clusters.embedded.knative.revision_lifecycle import RevisionStatus, has_timed_out
-from clusters.embedded.knative.settings import Settings
+from clusters.embedded.knative.defaults import KnativeSettings
+from clusters.embedded.knative.lifecycle import RevisionStatus, has_timed_out
+from clusters.embedded.knative.revision_resources import (
+    make_deployment,
+    make_pod_autoscaler,
+    make_spec,
+    synced_annotations,
+)
 from clusters.embedded.knative.view import View
 from clusters.runtime.controller import Controller
 
@@ -36,28 +41,28 @@ INDEX = "knative.revision-uid"
 
 
 def by_revision_uid(pod: Object) -> list[str]:
-    """Index of Pods by the Revision whose Deployment selects them."""
+    """Index Pods by the Revision of the Deployment that selects them."""
     uid = labels_of(pod).get(LABEL_REVISION_UID)
     return [uid] if uid else []
 
 
 def revision_key(obj: Object) -> list[Key]:
-    """The Revision to wake when one of its children changes."""
+    """Return the Revision to reconcile when one of its children changes."""
     name = labels_of(obj).get(LABEL_REVISION)
     return [Key(namespace_of(obj), name)] if name else []
 
 
 class RevisionReconciler:
-    """One pass makes the children and reports what they report."""
+    """Create the children of a Revision, and report their status."""
 
-    def __init__(self, view: View, clock: Clock, settings: Settings) -> None:
+    def __init__(self, view: View, clock: Clock, settings: KnativeSettings) -> None:
         self._view = view
         self._clock = clock
         self._settings = settings
         view.informer(POD).add_index(INDEX, by_revision_uid)
 
     def controller(self) -> Controller:
-        """The controller, woken by the Revision, its Deployment, its PodAutoscaler and its Pods."""
+        """Return the controller, triggered by the Revision, its Deployment, its PodAutoscaler and its Pods."""
         controller = Controller("knative revision", self.reconcile)
         controller.watches(self._view.informer(REVISION))
         for kind in (DEPLOYMENT, POD_AUTOSCALER, POD):
@@ -65,7 +70,7 @@ class RevisionReconciler:
         return controller
 
     async def reconcile(self, key: Key) -> None:
-        """One pass over a Revision."""
+        """Reconcile a Revision."""
         revision = self._view.get(REVISION, key.name, key.namespace)
         if revision is None or is_deleting(revision):
             return
@@ -76,33 +81,29 @@ class RevisionReconciler:
         await self._view.update_status(REVISION, revision, status.result(self._clock.now()))
 
     async def _deployment(self, revision: Object, status: RevisionStatus) -> Object | None:
-        """The Deployment when it is the Revision's own; its report goes into the status."""
+        """Return the Deployment, or None if it has another owner, and report its status."""
         name = names.deployment(name_of(revision))
         deployment = self._view.get(DEPLOYMENT, name, namespace_of(revision))
         if deployment is None:
             fresh = make_deployment(revision, self._settings)
             deployment = await self._view.create(DEPLOYMENT, fresh, REVISION, revision)
-            status.deploying()
+            status.mark_deploying()
         if not is_controlled_by(deployment, revision):
-            status.not_owned(DEPLOYMENT.kind, name)
+            status.mark_not_owned(DEPLOYMENT.kind, name)
             return None
         self._report(revision, deployment, status)
         return deployment
 
     def _report(self, revision: Object, deployment: Object, status: RevisionStatus) -> None:
-        status.from_deployment(deployment)
+        status.propagate_deployment_status(deployment)
         reported = deployment.get("status") or {}
         if int(deployment["spec"].get("replicas", 1)) > 0 and not reported.get("availableReplicas"):
-            pod = self._first_pod(revision)
+            pods = [pod for pod in self._view.informer(POD).indexed(INDEX, uid_of(revision)) if not is_deleting(pod)]
+            pod = min(pods, key=name_of, default=None)  # any Pod: without a ready replica, all fail for the same reason
             if pod is not None:
-                status.from_pod(pod, has_timed_out(deployment))
+                status.propagate_pod_status(pod, has_timed_out(deployment))
         if reported.get("readyReplicas"):
-            status.container_healthy()
-
-    def _first_pod(self, revision: Object) -> Object | None:
-        """Any one: when no replica comes up they all fail alike."""
-        pods = [pod for pod in self._view.informer(POD).indexed(INDEX, uid_of(revision)) if not is_deleting(pod)]
-        return min(pods, key=name_of, default=None)
+            status.mark_container_healthy()
 
     async def _autoscaler(self, revision: Object, deployment: Object, status: RevisionStatus) -> None:
         name = names.pod_autoscaler(name_of(revision))
@@ -111,9 +112,9 @@ class RevisionReconciler:
             fresh = make_pod_autoscaler(revision, deployment, self._settings, failed=status.failed)
             autoscaler = await self._view.create(POD_AUTOSCALER, fresh, REVISION, revision)
         if not is_controlled_by(autoscaler, revision):
-            status.not_owned(POD_AUTOSCALER.kind, name)
+            status.mark_not_owned(POD_AUTOSCALER.kind, name)
             return
-        status.from_autoscaler(autoscaler)
+        status.propagate_autoscaler_status(autoscaler)
         want: Object = {"spec": make_spec(revision, deployment, failed=status.failed)}
         annotations = synced_annotations(autoscaler, revision)
         if annotations != annotations_of(autoscaler):

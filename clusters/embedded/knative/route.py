@@ -1,9 +1,9 @@
-"""Route → Ingress, and which Revisions and Configurations carry traffic.
+"""The Route reconciler: create the Ingress, and label the Revisions and Configurations that get traffic.
 
-Source: knative/serving `pkg/reconciler/route` and `pkg/reconciler/labeler`. While some target is missing or not ready
-the Ingress stays as it is, so the old traffic goes on. What traffic reaches is written on Revisions (label
-routingState, annotation routes), where the Revision's PodAutoscaler and the collector read it; Knative's finalizer on
-Routes is not needed for that, since a Revision that names a Route that is gone wakes that Route's key.
+Source: knative/serving `pkg/reconciler/route` and `pkg/reconciler/labeler`. While a target is missing or not ready, the
+Ingress does not change, so the old traffic continues. Revisions are marked (label routingState, annotation routes) for
+the PodAutoscaler and the collector. Knative's finalizer on Routes is not needed for that: a Revision that refers to a
+deleted Route triggers the reconciliation of that Route.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from clusters.embedded.knative.ingress import Domain, host, make_ingress
 from clusters.embedded.knative.labeler import Labeler
 from clusters.embedded.knative.lifecycle import RouteStatus
 from clusters.embedded.knative.service import is_observed
-from clusters.embedded.knative.traffic import BadTarget, Traffic, assign
+from clusters.embedded.knative.traffic import BadTrafficTarget, TrafficConfig, build_traffic_config
 from clusters.embedded.knative.view import View
 from clusters.runtime.controller import Controller
 
 Url = Callable[[str], str]
-"""A public host → the address that people use, as in `http://magika.default.localhost:8080`."""
+"""Maps a public host to its URL, as in `http://magika.default.localhost:8080`."""
 
 INDEX = "knative.targets"
 
 
 def by_target(route: Object) -> list[str]:
-    """Index of Routes by what they name, in spec or in the traffic in force."""
+    """Index Routes by the targets in their spec and in their present traffic."""
     namespace = namespace_of(route)
     targets = [
         *((route.get("spec") or {}).get("traffic") or ()),
@@ -58,7 +58,7 @@ def by_target(route: Object) -> list[str]:
 
 
 class RouteReconciler:
-    """One pass assigns the traffic, makes the Ingress, reports it, and labels what the traffic reaches."""
+    """Assign the traffic, create and report the Ingress, and label the targets."""
 
     def __init__(self, view: View, clock: Clock, domain: Domain, url: Url) -> None:
         self._view = view
@@ -69,23 +69,28 @@ class RouteReconciler:
         view.informer(ROUTE).add_index(INDEX, by_target)
 
     def controller(self) -> Controller:
-        """The controller, woken by the Route, its Ingress, and the Configurations and Revisions it names."""
+        """Return the controller, triggered by the Route, its Ingress, and the Configurations and Revisions of its
+        traffic.
+        """
         controller = Controller("knative route", self.reconcile)
         controller.watches(self._view.informer(ROUTE))
         controller.watches_mapped(self._view.informer(INGRESS), lambda ingress: [key_of(ingress)])
-        controller.watches_mapped(self._view.informer(CONFIGURATION), self._routes_to_configuration)
+        controller.watches_mapped(
+            self._view.informer(CONFIGURATION),
+            lambda configuration: self._keys(configuration, [f"configuration/{key_of(configuration)}"]),
+        )
         controller.watches_mapped(self._view.informer(REVISION), self._routes_to_revision)
         return controller
 
     async def reconcile(self, key: Key) -> None:
-        """One pass over a Route, or over what a Route that is gone left behind."""
+        """Reconcile a Route, or remove the marks of a deleted one."""
         route = self._view.get(ROUTE, key.name, key.namespace)
         if route is None or is_deleting(route):
             await self._labeler.clear(key)
             return
         status = RouteStatus(route)
         if not is_observed(route):
-            status.ingress_not_configured()
+            status.mark_ingress_not_configured()
         await self._traffic(route, status)
         route = await self._view.update_status(ROUTE, route, status.result(self._clock.now()))
         await self._labeler.sync(route)
@@ -93,26 +98,26 @@ class RouteReconciler:
     async def _traffic(self, route: Object, status: RouteStatus) -> None:
         namespace = namespace_of(route)
         status.fields["url"] = self._url_of(route, "")
-        traffic = assign(
+        traffic = build_traffic_config(
             route,
             lambda name: self._view.get(CONFIGURATION, name, namespace),
             lambda name: self._view.get(REVISION, name, namespace),
         )
-        if isinstance(traffic, BadTarget):
-            status.bad_target(traffic.status, traffic.reason, traffic.message)
+        if isinstance(traffic, BadTrafficTarget):
+            status.mark_bad_traffic_target(traffic.status, traffic.reason, traffic.message)
             return
-        status.traffic_assigned(self._status_traffic(route, traffic))
+        status.mark_traffic_assigned(self._status_traffic(route, traffic))
         status.fields["address"] = {"url": f"http://{names.local_host(namespace, name_of(route))}"}
-        status.tls_not_enabled()
+        status.mark_tls_not_enabled()
         ingress = await self._ingress(route, traffic)
         if not is_controlled_by(ingress, route):
-            status.ingress_not_owned(names.ingress(name_of(route)))
+            status.mark_ingress_not_owned(names.ingress(name_of(route)))
         elif is_observed(ingress):
-            status.from_ingress(ingress)
+            status.propagate_ingress_status(ingress)
         else:
-            status.ingress_not_configured()
+            status.mark_ingress_not_configured()
 
-    async def _ingress(self, route: Object, traffic: Traffic) -> Object:
+    async def _ingress(self, route: Object, traffic: TrafficConfig) -> Object:
         want = make_ingress(route, traffic, self._domain)
         have = self._view.get(INGRESS, name_of(want), namespace_of(route))
         if have is None:
@@ -122,7 +127,7 @@ class RouteReconciler:
         metadata = {key: want["metadata"][key] for key in ("labels", "annotations")}
         return await self._view.update(INGRESS, have, {"metadata": metadata, "spec": want["spec"]})
 
-    def _status_traffic(self, route: Object, traffic: Traffic) -> list[Object]:
+    def _status_traffic(self, route: Object, traffic: TrafficConfig) -> list[Object]:
         shown: list[Object] = []
         for target in traffic.targets:
             entry: Object = {
@@ -138,10 +143,6 @@ class RouteReconciler:
     def _url_of(self, route: Object, tag: str) -> str:
         name = host(route, tag, self._domain)
         return f"http://{name}" if name.endswith(names.CLUSTER_DOMAIN) else self._url(name)
-
-    def _routes_to_configuration(self, configuration: Object) -> list[Key]:
-        namespace, name = namespace_of(configuration), name_of(configuration)
-        return self._keys(configuration, [f"configuration/{namespace}/{name}"])
 
     def _routes_to_revision(self, revision: Object) -> list[Key]:
         namespace = namespace_of(revision)

@@ -1,7 +1,7 @@
-"""Service → Configuration and Route.
+"""The Service reconciler: create the Configuration and the Route.
 
-Source: knative/serving `pkg/reconciler/service`. The Service owns its children's spec, labels and annotations: what
-somebody else writes there is written over.
+Source: knative/serving `pkg/reconciler/service`. The Service owns the spec, labels and annotations of its children, and
+overwrites other changes to them.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _NOT_FOR_CONFIGURATION = (names.ANNOTATION_LAST_APPLIED, names.ANNOTATION_ROLLOU
 
 
 class ServiceReconciler:
-    """One pass makes or updates both children and reports what they report."""
+    """Create or update both children of a Service, and report their status."""
 
     def __init__(self, view: View, clock: Clock) -> None:
         self._view = view
         self._clock = clock
 
     def controller(self) -> Controller:
-        """The controller; children bear the Service's name, so also one that belongs to somebody else wakes it."""
+        """Return the controller. Children have the name of the Service, so one with another owner triggers it, too."""
         controller = Controller("knative service", self.reconcile)
         controller.watches(self._view.informer(SERVICE))
         for kind in (CONFIGURATION, ROUTE):
@@ -50,7 +50,7 @@ class ServiceReconciler:
         return controller
 
     async def reconcile(self, key: Key) -> None:
-        """One pass over a Service."""
+        """Reconcile a Service."""
         service = self._view.get(SERVICE, key.name, key.namespace)
         if service is None or is_deleting(service):
             return
@@ -61,22 +61,22 @@ class ServiceReconciler:
     async def _children(self, service: Object, status: ServiceStatus) -> None:
         configuration = await self._configuration(service)
         if not is_controlled_by(configuration, service):
-            status.configuration_not_owned(names.configuration(name_of(service)))
+            status.mark_configuration_not_owned(names.configuration(name_of(service)))
             return
         if is_observed(configuration):
-            status.from_configuration(configuration)
+            status.propagate_configuration_status(configuration)
         else:
-            status.configuration_out_of_date()
+            status.mark_configuration_not_reconciled()
         route = await self._route(service)
         if not is_controlled_by(route, service):
-            status.route_not_owned(names.route(name_of(service)))
+            status.mark_route_not_owned(names.route(name_of(service)))
             return
         if is_observed(route):
-            status.from_route(route)
+            status.propagate_route_status(route)
         else:
-            status.route_out_of_date()
+            status.mark_route_not_reconciled()
         if status.conditions.status(ROUTES_READY) == TRUE and not is_migrated(route, configuration):
-            status.traffic_not_migrated()
+            status.mark_route_not_yet_ready()
 
     async def _configuration(self, service: Object) -> Object:
         name, namespace = names.configuration(name_of(service)), namespace_of(service)
@@ -100,7 +100,7 @@ class ServiceReconciler:
 
 
 def make_configuration(service: Object, existing: Object | None) -> Object:
-    """The Configuration of a Service; the Routes noted on an existing one stay noted."""
+    """Return the Configuration of a Service. The Routes in the annotation of an existing one are kept."""
     routes = {names.route(name_of(service)), *(names.routes_of(existing) if existing is not None else ())}
     annotations = {key: value for key, value in annotations_of(service).items() if key not in _NOT_FOR_CONFIGURATION}
     annotations[names.ANNOTATION_ROUTES] = ",".join(sorted(routes))
@@ -123,7 +123,7 @@ def make_configuration(service: Object, existing: Object | None) -> Object:
 
 
 def make_route(service: Object) -> Object:
-    """The Route of a Service: its traffic, with the Configuration filled in where no Revision is named."""
+    """Return the Route of a Service: its traffic, with the Configuration where no Revision is named."""
     configuration = names.configuration(name_of(service))
     traffic = [
         target if target.get("revisionName") else {**target, "configurationName": configuration}
@@ -145,12 +145,12 @@ def make_route(service: Object) -> Object:
 
 
 def is_observed(obj: Object) -> bool:
-    """Whether the status speaks of the present spec."""
+    """Return whether the status is that of the present generation."""
     return (obj.get("status") or {}).get("observedGeneration") == generation_of(obj)
 
 
 def is_migrated(route: Object, configuration: Object) -> bool:
-    """Whether the Route's traffic is what it asks for, with the Configuration's latest ready Revision."""
+    """Return whether the Route's traffic is that of its spec, with the Configuration's latest ready Revision."""
     latest = (configuration.get("status") or {}).get("latestReadyRevisionName")
     wanted = []
     for target in defaults.traffic(route["spec"].get("traffic")):

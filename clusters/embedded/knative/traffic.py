@@ -1,7 +1,7 @@
-"""A Route's traffic, brought down to Revisions: pure.
+"""Resolve the traffic of a Route to Revisions.
 
-Source: knative/serving `pkg/reconciler/route/traffic`. A target that is missing or not ready makes the whole Route keep
-its former traffic; of several bad targets one that failed for good is reported before one that is only late.
+Source: knative/serving `pkg/reconciler/route/traffic`. A target that is missing or not ready leaves the traffic of the
+whole Route unchanged. Of several bad targets, a failed one is reported before one that is not ready yet.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from clusters.embedded.knative.conditions import FALSE, UNKNOWN
 from clusters.embedded.knative.lifecycle import READY, REVISION_MISSING, quoted
 
 Lookup = Callable[[str], Object | None]
-"""Finds an object of one kind in the Route's namespace by name."""
+"""Returns an object of one kind in the Route's namespace by name, or None."""
 
-DEFAULT_TARGET = ""  # the tag of what the Route's own host reaches
+DEFAULT_TARGET = ""  # the tag of the Route's own host
 HTTP1, H2C = "http1", "h2c"
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """A share of the traffic and the Revision that gets it."""
+class RevisionTarget:
+    """A Revision and its share of the traffic."""
 
     revision: str
     percent: int
@@ -33,43 +33,45 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
-    """`targets` as status shows them; `groups` as the network routes them: tag → its Revisions."""
+class TrafficConfig:
+    """The resolved traffic: `targets` as in the status, and `groups`, from each tag to the split of its Revisions."""
 
-    targets: Sequence[Target]
-    groups: Mapping[str, Sequence[Target]]
+    targets: Sequence[RevisionTarget]
+    groups: Mapping[str, Sequence[RevisionTarget]]
 
 
 @dataclass(frozen=True, slots=True)
-class BadTarget:
-    """Why the traffic cannot be assigned: the condition AllTrafficAssigned."""
+class BadTrafficTarget:
+    """Why the traffic cannot be assigned, as condition AllTrafficAssigned."""
 
     status: str
     reason: str
     message: str
 
 
-def assign(route: Object, configuration: Lookup, revision: Lookup) -> Traffic | BadTarget:
-    """The traffic that the Route asks for, or the bad target that stands in its way."""
-    found: list[Target] = []
-    bad: BadTarget | None = None
+def build_traffic_config(route: Object, configuration: Lookup, revision: Lookup) -> TrafficConfig | BadTrafficTarget:
+    """Return the traffic of the Route's spec, or the first bad target."""
+    found: list[RevisionTarget] = []
+    bad: BadTrafficTarget | None = None
     for wanted in defaults.traffic((route.get("spec") or {}).get("traffic")):
         target = _resolve(wanted, route, configuration, revision)
-        if isinstance(target, Target):
+        if isinstance(target, RevisionTarget):
             found.append(target)
         elif bad is None or target.status == FALSE:
             bad = target
-    return bad if bad is not None else Traffic(_merged(found), _groups(found))
+    return bad if bad is not None else TrafficConfig(_merged(found), _groups(found))
 
 
-def _resolve(wanted: Object, route: Object, configuration: Lookup, revision: Lookup) -> Target | BadTarget:
+def _resolve(
+    wanted: Object, route: Object, configuration: Lookup, revision: Lookup
+) -> RevisionTarget | BadTrafficTarget:
     if wanted.get("revisionName"):
         chosen = _named_revision(wanted["revisionName"], route, configuration, revision)
     else:
         chosen = _latest_revision(str(wanted.get("configurationName", "")), configuration, revision)
-    if isinstance(chosen, BadTarget):
+    if isinstance(chosen, BadTrafficTarget):
         return chosen
-    return Target(
+    return RevisionTarget(
         revision=name_of(chosen),
         percent=int(wanted["percent"]),
         tag=str(wanted.get("tag", "")),
@@ -78,20 +80,24 @@ def _resolve(wanted: Object, route: Object, configuration: Lookup, revision: Loo
     )
 
 
-def _latest_revision(name: str, configuration: Lookup, revision: Lookup) -> Object | BadTarget:
+def _latest_revision(name: str, configuration: Lookup, revision: Lookup) -> Object | BadTrafficTarget:
     found = configuration(name)
     if found is None:
         return _missing("Configuration", name)
     latest = (found.get("status") or {}).get("latestReadyRevisionName")
     if not latest:
-        return _unready_configuration(found)
+        name = quoted(name_of(found))
+        if _failed(found):
+            return BadTrafficTarget(FALSE, REVISION_MISSING, f"Configuration {name} does not have any ready Revision.")
+        message = f"Configuration {name} is waiting for a Revision to become ready."
+        return BadTrafficTarget(UNKNOWN, REVISION_MISSING, message)
     ready = revision(latest)
     if ready is None:
         return _missing("Revision", latest)
     return ready if is_true(ready, READY) else _unready_revision(ready)
 
 
-def _named_revision(name: str, route: Object, configuration: Lookup, revision: Lookup) -> Object | BadTarget:
+def _named_revision(name: str, route: Object, configuration: Lookup, revision: Lookup) -> Object | BadTrafficTarget:
     found = revision(name)
     if found is None:
         return _missing("Revision", name)
@@ -106,30 +112,23 @@ def _named_revision(name: str, route: Object, configuration: Lookup, revision: L
     return found
 
 
-def _missing(kind: str, name: str) -> BadTarget:
-    return BadTarget(FALSE, f"{kind}Missing", f"{kind} {quoted(name)} referenced in traffic not found.")
+def _missing(kind: str, name: str) -> BadTrafficTarget:
+    return BadTrafficTarget(FALSE, f"{kind}Missing", f"{kind} {quoted(name)} referenced in traffic not found.")
 
 
-def _not_owned(revision: str, wanted: str, actual: str) -> BadTarget:
+def _not_owned(revision: str, wanted: str, actual: str) -> BadTrafficTarget:
     if actual:
         message = f"Revision {quoted(revision)} belongs to Service {quoted(actual)}, not Service {quoted(wanted)}."
     else:
         message = f"Revision {quoted(revision)} does not belong to Service {quoted(wanted)}."
-    return BadTarget(FALSE, "RevisionNotOwned", message)
+    return BadTrafficTarget(FALSE, "RevisionNotOwned", message)
 
 
-def _unready_configuration(configuration: Object) -> BadTarget:
-    name = quoted(name_of(configuration))
-    if _failed(configuration):
-        return BadTarget(FALSE, REVISION_MISSING, f"Configuration {name} does not have any ready Revision.")
-    return BadTarget(UNKNOWN, REVISION_MISSING, f"Configuration {name} is waiting for a Revision to become ready.")
-
-
-def _unready_revision(revision: Object) -> BadTarget:
+def _unready_revision(revision: Object) -> BadTrafficTarget:
     name = quoted(name_of(revision))
     if _failed(revision):
-        return BadTarget(FALSE, REVISION_MISSING, f"Revision {name} failed to become ready.")
-    return BadTarget(UNKNOWN, REVISION_MISSING, f"Revision {name} is not yet ready.")
+        return BadTrafficTarget(FALSE, REVISION_MISSING, f"Revision {name} failed to become ready.")
+    return BadTrafficTarget(UNKNOWN, REVISION_MISSING, f"Revision {name} is not yet ready.")
 
 
 def _failed(obj: Object) -> bool:
@@ -137,16 +136,16 @@ def _failed(obj: Object) -> bool:
 
 
 def protocol_of(revision: Object) -> str:
-    """What the Revision's one port speaks: http1 or h2c."""
+    """Return the protocol of the Revision's port: http1 or h2c."""
     for container in (revision.get("spec") or {}).get("containers") or ():
         for port in container.get("ports") or ():
             return H2C if port.get("name") == H2C else HTTP1
     return HTTP1
 
 
-def _merged(targets: Iterable[Target]) -> list[Target]:
-    """Targets of one tag and Revision are one, unless one of them follows the latest."""
-    merged: dict[tuple[str, str, bool], Target] = {}
+def _merged(targets: Iterable[RevisionTarget]) -> list[RevisionTarget]:
+    """Merge targets with the same tag and Revision, unless only one of them follows the latest Revision."""
+    merged: dict[tuple[str, str, bool], RevisionTarget] = {}
     for target in targets:
         key = (target.tag, target.revision, target.latest)
         former = merged.get(key)
@@ -154,17 +153,17 @@ def _merged(targets: Iterable[Target]) -> list[Target]:
     return list(merged.values())
 
 
-def _groups(targets: Sequence[Target]) -> dict[str, Sequence[Target]]:
-    groups: dict[str, list[Target]] = {DEFAULT_TARGET: list(targets)}
+def _groups(targets: Sequence[RevisionTarget]) -> dict[str, Sequence[RevisionTarget]]:
+    groups: dict[str, list[RevisionTarget]] = {DEFAULT_TARGET: list(targets)}
     for target in targets:
         if target.tag:
             groups.setdefault(target.tag, []).append(target)
     return {tag: _consolidated(group) for tag, group in groups.items()}
 
 
-def _consolidated(targets: Iterable[Target]) -> list[Target]:
-    """One share for each Revision; a lone Revision has all of it."""
-    shares: dict[str, Target] = {}
+def _consolidated(targets: Iterable[RevisionTarget]) -> list[RevisionTarget]:
+    """Return one target for each Revision. A single Revision gets 100 %."""
+    shares: dict[str, RevisionTarget] = {}
     for target in targets:
         former = shares.get(target.revision)
         shares[target.revision] = target if former is None else replace(former, percent=former.percent + target.percent)

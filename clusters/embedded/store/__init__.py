@@ -1,1 +1,1 @@
-"""The embedded API server's storage: admission, writes, history, watches, and one SQLite file."""
+"""The storage of the embedded API server: admission, writes, history, watches, and one SQLite file."""

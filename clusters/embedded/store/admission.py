@@ -1,4 +1,4 @@
-"""What the API server checks of every object whatever its kind: its identity and its metadata. Pure.
+"""Validate the identity and the metadata of objects of any kind.
 
 Source of the rules: `apimachinery` `pkg/api/validation/objectmeta.go`.
 """
@@ -15,39 +15,39 @@ from clusters.base.objects import NAMESPACE, Kind, Object
 from clusters.base.sizes import format_size
 
 Validator = Callable[[Object | None, Object], Sequence[FieldError]]
-"""Called with (old, new) at a create (old is None) and at a change of anything but the status."""
+"""Called with the old and the new object before a create (the old one is None) and any update except of the status."""
 
 LARGEST_ANNOTATIONS = 256 * 1024
-"""Bytes of all annotations of an object, keys and values (`TotalAnnotationSizeLimitB`)."""
+"""Maximum bytes of all annotations of an object, keys and values (`TotalAnnotationSizeLimitB`)."""
 LONGEST_MANAGER = 128
-"""Characters of a field manager's name."""
+"""Maximum characters of a field manager's name."""
 
 
 def shape_faults(kind: Kind, obj: object) -> list[FieldError]:
-    """What keeps `obj` from being an object of `kind` at all; everything else may rely on these."""
+    """Return why `obj` is not an object of `kind`. All other functions require that there are no such faults."""
     if not isinstance(obj, dict):
-        return [FieldError("", "it is no map")]
+        return [FieldError("", "it is not an object")]
     faults = []
     for field, expected in (("apiVersion", kind.api_version), ("kind", kind.kind)):
         if obj.get(field, expected) != expected:
-            faults.append(FieldError(field, f"{obj[field]!r} is not {expected!r}, the one that this is about"))
+            faults.append(FieldError(field, f"{obj[field]!r} is not {expected!r}"))
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict):
-        return [*faults, FieldError("metadata", "a map with at least a name is required")]
+        return [*faults, FieldError("metadata", "an object with a name is required")]
     for field, value in metadata.items():
-        if (look := _LOOKS.get(field)) is not None:
-            faults += look(_PATHS[field], value) if value is not None else ()
+        if (check := _CHECKS.get(field)) is not None:
+            faults += check(_PATHS[field], value) if value is not None else ()
     return faults
 
 
 def unknown_fields(obj: Object) -> frozenset[str]:
-    """Names in the metadata that ObjectMeta has not and that are not null; `shape_faults` found nothing."""
+    """Return the names of fields of the metadata that ObjectMeta does not have, unless their value is null."""
     metadata = obj["metadata"]
     return frozenset(field for field in metadata.keys() - _KNOWN_FIELDS if metadata[field] is not None)
 
 
 def unknown_faults(before: Object | None, obj: Object) -> list[FieldError]:
-    """The unknown fields that `obj` brings; those that `before` was stored with keep nobody from changing it."""
+    """Return the unknown fields of `obj`, except those that the stored object `before` already has."""
     brought = unknown_fields(obj)
     if brought and before is not None:
         brought -= unknown_fields(before)
@@ -55,7 +55,7 @@ def unknown_faults(before: Object | None, obj: Object) -> list[FieldError]:
 
 
 def metadata_faults(kind: Kind, obj: Object) -> list[FieldError]:
-    """What is wrong with names, labels, annotations, finalizers and ownerReferences; `shape_faults` found nothing."""
+    """Return the faults of name, namespace, labels, annotations, finalizers and ownerReferences."""
     metadata = obj["metadata"]
     name_fault = dns_label_fault if kind.resource == NAMESPACE.resource else subdomain_fault
     faults = []
@@ -79,7 +79,7 @@ def metadata_faults(kind: Kind, obj: Object) -> list[FieldError]:
 
 
 def manager_faults(manager: str) -> Iterator[FieldError]:
-    """What is wrong with a field manager's name."""
+    """Yield the faults of a field manager's name."""
     if not 0 < len(manager) <= LONGEST_MANAGER or not manager.isprintable():
         yield FieldError("fieldManager", f"{manager[:40]!r} must have 1 to {LONGEST_MANAGER} printable characters")
 
@@ -90,7 +90,7 @@ def _owner_faults(references: Sequence[Mapping[str, Any]]) -> Iterator[FieldErro
         path = f"metadata.ownerReferences[{index}]"
         for field in ("apiVersion", "kind", "name", "uid"):
             if not isinstance(reference.get(field), str) or not reference[field]:
-                yield FieldError(f"{path}.{field}", "a text is required")
+                yield FieldError(f"{path}.{field}", "a string is required")
         for field in ("controller", "blockOwnerDeletion"):
             if not isinstance(reference.get(field) or False, bool):
                 yield FieldError(f"{path}.{field}", "it must be true or false")
@@ -115,28 +115,23 @@ def _annotation_faults(annotations: Mapping[str, str]) -> Iterator[FieldError]:
         )
 
 
-def _text_faults(path: str, value: object) -> Sequence[FieldError]:
-    return () if isinstance(value or "", str) else (FieldError(path, "it must be a text"),)
+def _string_faults(path: str, value: object) -> Sequence[FieldError]:
+    return () if isinstance(value or "", str) else (FieldError(path, "it must be a string"),)
 
 
-def _texts_faults(path: str, value: Any) -> Iterable[FieldError]:
-    try:
+def _string_map_faults(path: str, value: Any) -> Iterable[FieldError]:
+    try:  # the fastest way to check a valid map, which is what nearly all are
         "".join(value)
         "".join(value.values())
     except (TypeError, AttributeError):
-        return _no_texts_faults(path, value)
+        if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+            return (FieldError(path, "it must be a map of strings"),)
+        return [
+            FieldError(f"{path}[{key}]", f"{text!r} is not a string: put it in quotes")
+            for key, text in value.items()
+            if not isinstance(text, str)
+        ]
     return ()
-
-
-def _no_texts_faults(path: str, value: object) -> Iterator[FieldError]:
-    if not isinstance(value, dict):
-        yield FieldError(path, "it must be a map of texts")
-        return
-    for key, text in value.items():
-        if not isinstance(key, str):
-            yield FieldError(path, "it must be a map of texts")
-        elif not isinstance(text, str):
-            yield FieldError(f"{path}[{key}]", f"{text!r} must be a text: put it in quotes")
 
 
 def _list_faults(path: str, value: object, item: type, items: str) -> Iterator[FieldError]:
@@ -144,17 +139,17 @@ def _list_faults(path: str, value: object, item: type, items: str) -> Iterator[F
         yield FieldError(path, f"it must be a list of {items}")
 
 
-_TEXTS = ("name", "generateName", "namespace", "uid", "resourceVersion")
-_LOOKS: Mapping[str, Callable[[str, object], Iterable[FieldError]]] = {
-    **dict.fromkeys(_TEXTS, _text_faults),
-    "labels": _texts_faults,
-    "annotations": _texts_faults,
-    "finalizers": partial(_list_faults, item=str, items="texts"),
-    "ownerReferences": partial(_list_faults, item=dict, items="maps"),
+_STRINGS = ("name", "generateName", "namespace", "uid", "resourceVersion")
+_CHECKS: Mapping[str, Callable[[str, object], Iterable[FieldError]]] = {
+    **dict.fromkeys(_STRINGS, _string_faults),
+    "labels": _string_map_faults,
+    "annotations": _string_map_faults,
+    "finalizers": partial(_list_faults, item=str, items="strings"),
+    "ownerReferences": partial(_list_faults, item=dict, items="objects"),
 }
 _OTHER_FIELDS = frozenset(
     {"creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "generation", "managedFields", "selfLink"}
 )
-"""Fields of ObjectMeta that are the cluster's own: what callers say in them does not count."""
-_KNOWN_FIELDS = _OTHER_FIELDS.union(_LOOKS)
-_PATHS = {field: f"metadata.{field}" for field in _LOOKS}
+"""Fields of ObjectMeta that only the API server sets; the values of clients are ignored."""
+_KNOWN_FIELDS = _OTHER_FIELDS.union(_CHECKS)
+_PATHS = {field: f"metadata.{field}" for field in _CHECKS}

@@ -1,4 +1,4 @@
-"""Writes that are decided together and committed together: the optimistic half of the store. No input or output."""
+"""Decide writes on the state after all earlier ones, and collect them for one commit."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from clusters.base.errors import FieldError, Invalid
 from clusters.base.objects import Key, Kind, Object
 from clusters.base.sizes import format_size
 from clusters.embedded.store.database import Row
-from clusters.embedded.store.history import Change
+from clusters.embedded.store.history import ObjectChange
 
 LARGEST_OBJECT = 1_572_864
-"""Bytes of one object as JSON: etcd's default request limit (1.5 MiB)."""
+"""Maximum bytes of an object as JSON: etcd's default request limit (1.5 MiB)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """What a mutation returns to remove the object; `last` is its last state."""
+    """Returned by a mutation to remove the object; `last` is its last state."""
 
     last: Object
 
 
 Mutate = Callable[[Object | None], Object | Remove]
-"""From the present object to the wished one, which the store keeps: plain JSON that nobody else changes.
+"""Maps the present object to the new one, which is plain JSON and is not modified afterwards.
 
-Returning the very object that was given writes nothing.
+Returning the given object itself writes nothing.
 """
 
 
 class Write(msgspec.Struct):
-    """One mutation, and what it came to; its caller hears of it after the commit, when a future says who that is."""
+    """A mutation and its result. The caller gets the result after the commit, from `future` if there is one."""
 
     kind: Kind
     key: Key
@@ -43,8 +43,8 @@ class Write(msgspec.Struct):
     result: Object | None = None
     error: Exception | None = None
 
-    def answer(self) -> None:
-        """Tell the caller, unless it was cancelled (the write stands all the same)."""
+    def resolve(self) -> None:
+        """Resolve the future with the result. A cancelled caller does not undo the write."""
         if self.future is None or self.future.done():
             return
         if self.error is not None:
@@ -53,7 +53,7 @@ class Write(msgspec.Struct):
             self.future.set_result(self.result)
 
     def outcome(self) -> Object | Exception:
-        """What the caller is told."""
+        """Return the result or the error."""
         if self.error is not None:
             return self.error
         return self.result if self.result is not None else RuntimeError("the write was not decided")
@@ -61,28 +61,28 @@ class Write(msgspec.Struct):
 
 @dataclass(slots=True)
 class Batch:
-    """The state that comes of the writes so far: `version`, and every object that they changed."""
+    """The state after the writes so far: `version`, and every object that they changed."""
 
     version: int
-    changes: list[tuple[Change, bytes]] = field(default_factory=list)
-    _heads: dict[tuple[str, Key], Object | None] = field(default_factory=dict)
+    changes: list[tuple[ObjectChange, bytes]] = field(default_factory=list)
+    _latest: dict[tuple[str, Key], Object | None] = field(default_factory=dict)
 
     def decide(self, write: Write, committed: Object | None) -> None:
-        """Run one mutation on the state after all earlier ones; `committed` counts where the batch has no newer one."""
+        """Run the mutation of `write`. `committed` is the present object unless the batch has a newer one."""
         place = (write.kind.resource, write.key)
-        before = self._heads.get(place, committed)
+        before = self._latest.get(place, committed)
         try:
             self._run(write, place, before)
-        except Exception as error:  # whatever a mutation raises is its caller's
+        except Exception as error:  # errors of a mutation are for its caller
             write.error = error
 
     def rows(self) -> list[Row]:
-        """The last state of each object that the batch changed."""
+        """Return the last state of each object that the batch changed."""
         rows = [
             Row(change.kind.resource, change.key, None if change.removed else encoded)
             for change, encoded in self.changes
         ]
-        if len(self._heads) == len(rows):
+        if len(self._latest) == len(rows):
             return rows
         return list({(row.resource, row.key): row for row in rows}.values())
 
@@ -94,7 +94,7 @@ class Batch:
             write.result = before
             return
         version = self.version + (0 if write.dry_run else 1)
-        if before is None:  # it is new and nobody else's
+        if before is None:  # a new object, which is not shared yet
             after["metadata"]["resourceVersion"] = str(version)
         else:
             after = {**after, "metadata": {**after["metadata"], "resourceVersion": str(version)}}
@@ -102,15 +102,15 @@ class Batch:
         write.result = after
         if not write.dry_run:
             self.version = version
-            self._heads[place] = None if removed else after
-            self.changes.append((Change(version, write.kind, write.key, before, after, removed), encoded))
+            self._latest[place] = None if removed else after
+            self.changes.append((ObjectChange(version, write.kind, write.key, before, after, removed), encoded))
 
 
 def _encode(write: Write, obj: Object) -> bytes:
     try:
         encoded = msgspec.json.encode(obj)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise _invalid(write, f"it is no JSON: {error}") from error
+        raise _invalid(write, f"it is not JSON: {error}") from error
     if len(encoded) > LARGEST_OBJECT:
         raise _invalid(write, f"it has {format_size(len(encoded))}: at most {format_size(LARGEST_OBJECT)} are allowed")
     return encoded

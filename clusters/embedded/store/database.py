@@ -1,7 +1,7 @@
-"""The one SQLite file below the store: rows of encoded objects, opened with every check, written in whole transactions.
+"""The SQLite file of the store: rows of encoded objects, checked when it is opened, and written in transactions.
 
-Not asynchronous and not thread-safe: `Store` calls it from one thread at a time. The file is in WAL mode with
-`synchronous=FULL`, so a transaction that was committed survives the loss of power.
+It is neither asynchronous nor thread-safe: `Store` calls it from one thread at a time. The file is in WAL mode with
+`synchronous=FULL`, so a committed transaction survives a power failure.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from clusters.base.errors import KnodelError, Unavailable
 from clusters.base.objects import Key
 
 APPLICATION_ID = 0x4B6E6F64
-"""`Knod`, in the file's header (PRAGMA application_id): tells our file from any other SQLite file."""
+"""`Knod`, in the file's header (PRAGMA application_id): identifies our file among SQLite files."""
 FORMAT = 2
-"""PRAGMA user_version: raised when what is in the tables changes."""
+"""PRAGMA user_version; incremented when the contents of the tables change."""
 INDEXED = 1
-"""The format that had names as its primary key; read, and renewed when it is opened. A tree of names that are hashes is
-written all over: half of the cost of a transaction."""
+"""The format with names as the primary key, which is upgraded when the file is opened. Names with hashes are spread
+over the whole index, so writes to it took half of each transaction."""
 RETRY_AFTER = 1.0
-"""s; a full disk rarely clears sooner."""
+"""s; a full disk rarely has space again sooner."""
 LEAST_ROOM = 1 << 20
-"""Bytes: the largest objects are larger. With less on a disk that was full, some writes fail and others do not."""
+"""Bytes: the largest objects are larger. With less free space, some writes would fail and others would not."""
 PAGE = 8192
-"""Bytes of a page of a new file: of the objects of 1 to 2 KB that are most, twice SQLite's own 4096 leave less of it
-empty, and a commit writes half as often."""
+"""Bytes of a page of a new file. Most objects have 1 to 2 KB, so pages of twice SQLite's default have less unused
+space, and a commit writes half as many."""
 CHECKPOINT_PAGES = 1000
-"""Pages in the write-ahead log before it is folded into the file; SQLite's own default."""
+"""Pages in the write-ahead log before a checkpoint; SQLite's default."""
 
 _OBJECTS = """
 CREATE TABLE objects (
@@ -45,7 +45,7 @@ _COUNTER = """
 CREATE TABLE counter (only INTEGER PRIMARY KEY CHECK (only = 1), version INTEGER NOT NULL);
 INSERT INTO counter VALUES (1, 1);
 """
-_RENEW = (
+_UPGRADE = (
     "BEGIN IMMEDIATE",
     "ALTER TABLE objects RENAME TO indexed",
     _OBJECTS,
@@ -63,7 +63,7 @@ _DROP = "DELETE FROM objects WHERE id = ?"
 
 
 class StoreError(KnodelError):
-    """The state file cannot be used: it is corrupt, of another program, or of a newer version."""
+    """The state file is corrupt, of another program, or of a newer version."""
 
 
 class Row(NamedTuple):
@@ -75,33 +75,36 @@ class Row(NamedTuple):
 
 
 class Database:
-    """An open state file. It knows the row of each object; the file has no index but that of rows."""
+    """An open state file. It keeps the row ids of all objects in memory, because the file has no other index."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
-        """Raises StoreError for an object that is there twice."""
+        """Raises StoreError for an object with two rows."""
         self.path = path
         self._connection = connection
         self._rows: dict[tuple[str, Key], int] = {}
         for row, resource, namespace, name in connection.execute("SELECT id, resource, namespace, name FROM objects"):
             if self._rows.setdefault((resource, Key(namespace, name)), row) != row:
-                raise StoreError(f"the state file {path} is corrupt: {resource} {namespace}/{name} twice: {_RESTORE}")
+                raise StoreError(
+                    f"the state file {path} is corrupt: duplicate {resource} {namespace}/{name}: {_RESTORE}"
+                )
         self._next = max(self._rows.values(), default=0) + 1
 
     @classmethod
     def open(cls, path: Path) -> Database:
-        """Open the file, or make it when there is none. Raises StoreError; never resets anything."""
+        """Open the file, or create it. Raises StoreError; never resets anything."""
         try:
             if not path.exists():
                 _make(path)
             _require_writable(path)
-            _refuse_empty(path)
+            if path.stat().st_size == 0:  # SQLite would take it for a new database
+                raise StoreError(f"the state file {path} is empty, so it was truncated: {_RESTORE}")
             connection = _connect(path)
         except (OSError, sqlite3.Error) as error:
             raise StoreError(f"cannot open the state file {path}: {error}{_remedy(error)}") from error
         try:
             _check(path, connection)
             if _format_of(connection) == INDEXED:
-                for statement in _RENEW:
+                for statement in _UPGRADE:
                     connection.execute(statement)
             return cls(path, connection)
         except sqlite3.Error as error:
@@ -112,7 +115,7 @@ class Database:
             raise
 
     def load(self) -> Iterator[Row]:
-        """Every object. Raises StoreError when one does not have its checksum."""
+        """Yield every object. Raises StoreError for an object with a wrong checksum."""
         query = "SELECT resource, namespace, name, checksum, value FROM objects"
         try:
             for resource, namespace, name, checksum, value in self._connection.execute(query):
@@ -125,16 +128,16 @@ class Database:
             raise StoreError(f"the state file {self.path} is corrupt ({error}): {_RESTORE}") from error
 
     def version(self) -> int:
-        """The last resourceVersion that was given out."""
+        """Return the last resourceVersion that was assigned."""
         row = self._connection.execute("SELECT version FROM counter").fetchone()
         if row is None:
             raise StoreError(f"the state file {self.path} is corrupt (no version): {_RESTORE}")
         return int(row[0])
 
     def write(self, rows: Sequence[Row], version: int) -> None:
-        """Write all, each object once, in one transaction, on disk when this returns.
+        """Write all rows, one for each object, in one transaction. They are on disk when this returns.
 
-        Raises Unavailable: nothing was written.
+        Raises Unavailable if nothing was written.
         """
         fresh: dict[tuple[str, Key], int] = {}
         puts, drops = [], []
@@ -166,27 +169,30 @@ class Database:
             raise self._unwritable(error) from error
 
     def has_room(self) -> bool:
-        """Whether there is room for more than the smallest transactions; not where that cannot be told."""
+        """Return whether there is free space for more than the smallest transactions; False if that is unknown."""
         try:
             return shutil.disk_usage(self.path.parent).free >= LEAST_ROOM
         except OSError:
             return False
 
     def try_write(self) -> None:
-        """Write and change nothing. Raises Unavailable while that cannot be done, or there is room for little else."""
+        """Write to the file without changing its contents.
+
+        Raises Unavailable if that fails, or if there is little free space.
+        """
         if not self.has_room():
-            raise Unavailable(f"the disk of the state file {self.path} is full: make room", RETRY_AFTER)
+            raise Unavailable(f"the disk of the state file {self.path} is full: free some space", RETRY_AFTER)
         try:
             self._connection.execute("BEGIN IMMEDIATE")
-            for there_and_back in (1, -1):  # SQLite does not write what stays the same in one statement
-                self._connection.execute("UPDATE counter SET version = version + ?", (there_and_back,))
+            for step in (1, -1):  # SQLite does not write a value that one statement leaves unchanged
+                self._connection.execute("UPDATE counter SET version = version + ?", (step,))
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
             self._roll_back()
             raise self._unwritable(error) from error
 
     def close(self) -> None:
-        """Fold the log into the file and close it."""
+        """Checkpoint the log and close the file."""
         self._connection.close()
 
     def _unwritable(self, error: sqlite3.Error) -> Unavailable:
@@ -197,7 +203,7 @@ class Database:
             self._connection.execute("ROLLBACK")
 
 
-_RESTORE = "restore it from a copy, or move it away to start anew"
+_RESTORE = "restore it from a copy, or move it away to start with an empty state"
 
 
 def _remedy(error: Exception) -> str:
@@ -207,13 +213,13 @@ def _remedy(error: Exception) -> str:
 
 
 def _make(path: Path) -> None:
-    """Make the file under another name first: a crash here never leaves half a state file behind."""
+    """Create the file under a temporary name first, so that a crash never leaves a partial state file."""
     if Path(f"{path}-wal").exists():
-        raise StoreError(f"the state file {path} is missing but its log {path}-wal is there: {_RESTORE} (with the log)")
+        raise StoreError(f"the state file {path} is missing but its log {path}-wal exists: {_RESTORE} (with the log)")
     fresh = path.with_name(path.name + ".new")
     for leftover in (fresh, Path(f"{fresh}-journal"), Path(f"{fresh}-wal")):
         leftover.unlink(missing_ok=True)
-    os.close(os.open(fresh, os.O_CREAT | os.O_RDWR, 0o600))  # secrets are in it
+    os.close(os.open(fresh, os.O_CREAT | os.O_RDWR, 0o600))  # it contains secrets
     connection = sqlite3.connect(fresh, isolation_level=None)
     try:
         connection.execute(f"PRAGMA page_size={PAGE}")
@@ -231,29 +237,24 @@ def _make(path: Path) -> None:
         os.close(folder)
 
 
-def _refuse_empty(path: Path) -> None:
-    if path.stat().st_size == 0:  # SQLite would take it for a new database
-        raise StoreError(f"the state file {path} is empty, it was cut off: {_RESTORE}")
-
-
 def _require_writable(path: Path) -> None:
-    """Raise StoreError when the file or its log cannot be written: SQLite would open them all the same."""
+    """Raise StoreError when the file or its log cannot be written: SQLite would open them anyway."""
     for file in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
         try:
             file.open("r+b").close()
         except FileNotFoundError:
             continue
         except OSError as error:
-            remedy = f"let its owner write it with `chmod u+w {file}`" if error.errno == EACCES else "look at its disk"
+            remedy = f"run `chmod u+w {file}` as its owner" if error.errno == EACCES else "check its disk"
             raise StoreError(f"the state file {file} cannot be written ({error.strerror}): {remedy}") from error
 
 
 def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
-        for setting in ("busy_timeout=1000", "trusted_schema=OFF", "temp_store=MEMORY"):
-            connection.execute(f"PRAGMA {setting}")
-        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # reads the header: not a database at all?
+        for pragma in ("busy_timeout=1000", "trusted_schema=OFF", "temp_store=MEMORY"):
+            connection.execute(f"PRAGMA {pragma}")
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # reads the header
     except BaseException:
         connection.close()
         raise
@@ -270,7 +271,7 @@ def _check(path: Path, connection: sqlite3.Connection) -> None:
         return row[0] if row else None
 
     if pragma("application_id") != APPLICATION_ID:
-        raise StoreError(f"{path} is a database of another program: give Knodel a state folder of its own")
+        raise StoreError(f"{path} is a database of another program: use a separate state folder for Knodel")
     if _format_of(connection) not in (FORMAT, INDEXED):
         raise StoreError(
             f"the state file {path} has format {_format_of(connection)}, this version of Knodel reads {FORMAT}: "
@@ -281,7 +282,7 @@ def _check(path: Path, connection: sqlite3.Connection) -> None:
         if fault != "ok":
             raise StoreError(f"the state file {path} is corrupt ({str(fault).splitlines()[-1]}): {_RESTORE}")
         if pragma("journal_mode=WAL") != "wal":
-            raise StoreError(f"the state file {path} cannot have a write-ahead log: move it to a local disk")
+            raise StoreError(f"the state file {path} cannot use a write-ahead log: move it to a local disk")
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
     except sqlite3.Error as error:

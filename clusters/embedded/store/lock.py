@@ -1,4 +1,4 @@
-"""One platform per state folder: an advisory lock that the system drops with the process, however that ends."""
+"""Allow one platform per state folder, by an advisory lock that the kernel releases when the process ends."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from clusters.base.identity import identify
 
 FILE_NAME = "lock"
 ROOT = 0
-OTHERS_WRITE = 0o022  # by the mode of a folder
-READER_ATTEMPTS = 20  # to take the lock from commands that read who holds it, each for some microseconds
+OTHERS_WRITE = 0o022  # permission bits
+READER_ATTEMPTS = 20  # while commands hold the lock for some microseconds to read its owner
 READER_PAUSE = 0.005  # s
 
 
 class Locked(KnodelError):
-    """Another platform works in the state folder; `pid` is its process, 0 when unknown."""
+    """Another platform uses the state folder; `pid` is its process, or 0 when unknown."""
 
     def __init__(self, message: str, pid: int) -> None:
         super().__init__(message)
@@ -29,11 +29,11 @@ class Locked(KnodelError):
 
 
 class ReadOnlyFolder(KnodelError):
-    """The state folder is on a read-only disk, so that no platform can start on it."""
+    """The state folder is on a read-only disk, so no platform can start with it."""
 
 
 class FolderLock:
-    """Held from `acquire` to `release`, or to the end of the process. Not inherited by programs that it starts."""
+    """A lock that is held from `acquire` to `release` or the end of the process. Child processes do not inherit it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -42,7 +42,7 @@ class FolderLock:
     def acquire(self) -> None:
         """Take the lock.
 
-        Raises Locked, which names the process that holds it, ReadOnlyFolder, and KnodelError for an unfit folder.
+        Raises Locked, which names the process that holds it, ReadOnlyFolder, and KnodelError for an unsuitable folder.
         """
         path = self._folder / FILE_NAME
         prepare_folder(self._folder)
@@ -56,7 +56,11 @@ class FolderLock:
         except BlockingIOError as error:
             pid = _read_pid(descriptor)
             os.close(descriptor)
-            raise Locked(self._told(pid), pid) from error
+            who = f"process {pid}" if pid else "another process"
+            message = (
+                f"{who} already runs a platform in {self._folder}: stop it with `knodel down`, or use another folder"
+            )
+            raise Locked(message, pid) from error
         except OSError as error:
             os.close(descriptor)
             raise KnodelError(f"cannot lock {path}: {error.strerror}: use a state folder on a local disk") from error
@@ -65,9 +69,9 @@ class FolderLock:
         self._descriptor = descriptor
 
     def release(self) -> None:
-        """Give the lock back. The file stays: removing it would let two others in at once."""
+        """Release the lock. The file remains: without it two other processes could lock different files."""
         if self._descriptor is not None:
-            with suppress(OSError):  # a disk that has become read-only; closing the file gives the lock back
+            with suppress(OSError):  # the disk became read-only; closing the file releases the lock
                 os.ftruncate(self._descriptor, 0)
             os.close(self._descriptor)
             self._descriptor = None
@@ -79,16 +83,12 @@ class FolderLock:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.release()
 
-    def _told(self, pid: int) -> str:
-        who = f"process {pid}" if pid else "another process"
-        return f"{who} already runs a platform in {self._folder}: stop it with `knodel down`, or use another folder"
-
 
 def prepare_folder(folder: Path) -> None:
-    """Make the state folder, for this user only, or check the one that is there.
+    """Create the state folder for this user only, or check an existing one.
 
-    Whoever may write to it could plant links and files there that the platform follows and trusts. Raises KnodelError
-    when another user owns it or may write to it; root may use the folder of any user.
+    A user who can write to it could add links and files that the platform trusts. Raises KnodelError when another user
+    owns it or can write to it. Root may use the folder of any user.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -98,13 +98,13 @@ def prepare_folder(folder: Path) -> None:
     if is_foreign(status.st_uid):
         raise KnodelError(belongs_to(folder, status.st_uid))
     if status.st_mode & OTHERS_WRITE:
-        raise KnodelError(f"other users may write to the state folder {folder}: `chmod go-w {folder}`")
+        raise KnodelError(f"other users can write to the state folder {folder}: run `chmod go-w {folder}`")
 
 
 def owner_of(folder: Path) -> int | None:
-    """Return the user that owns the folder; when it may not be seen, that of the nearest parent that may.
+    """Return the user that owns the folder, or None when it does not exist.
 
-    None when it is not there.
+    For a folder without access, return the owner of its nearest accessible parent.
     """
     for one in (folder, *folder.parents):
         try:
@@ -117,19 +117,19 @@ def owner_of(folder: Path) -> int | None:
 
 
 def is_foreign(owner: int | None) -> bool:
-    """Return whether folders of this user are not for the one who asks; root may use those of any user."""
+    """Return whether a folder of user `owner` must not be used by this process. Root may use those of any user."""
     return owner is not None and os.geteuid() not in (owner, ROOT)
 
 
 def belongs_to(folder: Path, owner: int | None) -> str:
-    """Return the refusal of another user's state folder, with the remedy."""
-    return f"the state folder {folder} belongs to user {owner}: name your own with --state or KNODEL_STATE"
+    """Return the error message for the state folder of another user."""
+    return f"the state folder {folder} belongs to user {owner}: choose another one with --state or KNODEL_STATE"
 
 
 def holder(folder: Path) -> int | None:
-    """Return the process that runs a platform in `folder` (0 when it is not known), or None when none does.
+    """Return the process that runs a platform in `folder` (0 when unknown), or None when there is none.
 
-    The lock file is only read, so this works on a read-only disk. Raises KnodelError when the file cannot be opened or
+    This only reads the lock file, so it works on a read-only disk. Raises KnodelError when the file cannot be opened or
     locked.
     """
     path = folder / FILE_NAME
@@ -155,14 +155,14 @@ def holder(folder: Path) -> int | None:
 
 
 def _lock(descriptor: int) -> None:
-    """Take the lock. A reader (`holder`) has it for a moment, so another attempt follows. Raises BlockingIOError."""
+    """Take the lock. Retry while a reader (`holder`) has it, which is brief. Raises BlockingIOError."""
     for _ in range(READER_ATTEMPTS):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except BlockingIOError:
             if identify(_read_pid(descriptor)) is not None:
-                break  # a platform, which does not end by itself
+                break  # a platform, which does not release it
             time.sleep(READER_PAUSE)
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 

@@ -1,7 +1,7 @@
-"""What comes in at the embedded cluster's door: copied, checked for its form, named. Pure.
+"""Read requests to the embedded cluster: copy the object, check its shape, and generate its name.
 
-The copy makes plain JSON of whatever a caller passed (tuples, enums) and keeps its later changes out of the store; only
-`create_all` goes without, whose objects are handed over.
+The copy converts the object to plain JSON (tuples, enums), and isolates the store from later changes by the caller.
+Only `create_all` omits it, as its callers do not use the objects afterwards.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from clusters.embedded.store.admission import shape_faults
 from clusters.embedded.store.scale import replicas_of
 
 SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-"""What generated names end in: no vowels, so no words (`SafeEncodeString` of apimachinery)."""
+"""Characters of generated suffixes. There are no vowels, so there are no words (`SafeEncodeString` of apimachinery)."""
 SUFFIX_LENGTH = 5
 LONGEST_GENERATED_BASE = 58
-"""Characters of `generateName` that are kept, so that base and suffix fit a DNS label."""
+"""Maximum characters of `generateName` that are used, so that the generated name fits a DNS label."""
 
 
 def key_for(kind: Kind, name: str, namespace: str) -> Key:
-    """The key that a request means. Raises Invalid when the namespace is missing."""
+    """Return the key for a request. Raises Invalid when the namespace is missing."""
     if not kind.namespaced:
         return Key("", name)
     if not namespace:
@@ -37,15 +37,15 @@ def key_for(kind: Kind, name: str, namespace: str) -> Key:
 
 
 def read_object(kind: Kind, obj: Object) -> Object:
-    """A checked copy of an object to be stored. Raises Invalid."""
+    """Return a validated copy of an object to be stored. Raises Invalid."""
     return _checked(kind, _copy(kind, obj))
 
 
 def read_new(kind: Kind, obj: Object) -> Object | ClusterError:
-    """An object to be created under its own name that the caller hands over, checked; or what is wrong with it."""
+    """Return the validated object to be created under its own name, or the error. The object is not copied."""
     try:
         fresh = _checked(kind, obj)
-        refuse_version(kind, fresh)
+        require_no_version(kind, fresh)
     except ClusterError as error:
         return error
     if fresh["metadata"].get("name"):
@@ -54,7 +54,7 @@ def read_new(kind: Kind, obj: Object) -> Object | ClusterError:
 
 
 def _checked(kind: Kind, obj: Any) -> Object:
-    """Raises Invalid."""
+    """Return the object if its shape and its namespace are valid. Raises Invalid."""
     if faults := shape_faults(kind, obj):
         metadata = obj.get("metadata") if isinstance(obj, dict) else None
         name = metadata.get("name", "") if isinstance(metadata, dict) else ""
@@ -70,7 +70,7 @@ def _checked(kind: Kind, obj: Any) -> Object:
 
 
 def read_applied(kind: Kind, obj: Object, subresource: Subresource) -> Object:
-    """A checked copy of an object to be applied; of a Scale only its replicas. Raises Invalid."""
+    """Return a validated copy of an object to be applied; of a Scale only its replicas. Raises Invalid."""
     if subresource == "scale":
         obj = {"metadata": obj.get("metadata"), "spec": {"replicas": replicas_of(kind, obj)}}
     copy = read_object(kind, obj)
@@ -82,26 +82,26 @@ def read_applied(kind: Kind, obj: Object, subresource: Subresource) -> Object:
 def read_patch(
     kind: Kind, key: Key, patch: Mapping[str, Any] | Sequence[Mapping[str, Any]], type: PatchType
 ) -> Callable[[Object], Object]:
-    """What the patch does to an object. Raises Invalid when it is no patch of that type."""
+    """Return a function that applies the patch to an object. Raises Invalid when it is not a patch of that type."""
     what = f"{kind} {str(key)!r}"
     copy = _copy(kind, patch)
     if type == "merge" and isinstance(copy, dict):
         return lambda present: dict(merge_patch(present, copy))
     if type == "json" and isinstance(copy, list):
         return lambda present: json_patch(present, copy, what)
-    shape = "a map" if type == "merge" else "a list of operations"
+    shape = "an object" if type == "merge" else "a list of operations"
     raise Invalid(what, [FieldError("patch", f"a {type} patch must be {shape}")])
 
 
-def refuse_version(kind: Kind, obj: Object) -> None:
-    """Raise Invalid when an object to be created claims to be stored already."""
+def require_no_version(kind: Kind, obj: Object) -> None:
+    """Raise Invalid when an object to be created has a resourceVersion."""
     if obj["metadata"].get("resourceVersion"):
         name = obj["metadata"].get("name", "")
         raise _invalid(kind, name, "metadata.resourceVersion", "it must not be set on an object to be created")
 
 
-def with_name(kind: Kind, obj: Object) -> Object:
-    """`obj` with a name: its own, or `generateName` and a suffix. Raises Invalid when it has neither."""
+def generate_name(kind: Kind, obj: Object) -> Object:
+    """Return `obj` with its own name, or with `generateName` and a suffix. Raises Invalid when it has neither."""
     metadata = obj["metadata"]
     if metadata.get("name"):
         return obj
@@ -116,7 +116,7 @@ def _copy(kind: Kind, value: object) -> Any:
     try:
         return msgspec.json.decode(msgspec.json.encode(value))
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise Invalid(str(kind), [FieldError("", f"it is no JSON: {error}")]) from error
+        raise Invalid(str(kind), [FieldError("", f"it is not JSON: {error}")]) from error
 
 
 def _invalid(kind: Kind, name: str, path: str, message: str) -> Invalid:

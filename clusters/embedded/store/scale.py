@@ -1,4 +1,4 @@
-"""The Scale object: what the scale subresource of a workload shows and takes. Pure.
+"""The Scale object of the scale subresource.
 
 Source: https://kubernetes.io/docs/reference/generated/kubernetes-api/ `autoscaling/v1 Scale`.
 """
@@ -11,13 +11,13 @@ from clusters.base.selectors import selector_for
 
 API_VERSION = "autoscaling/v1"
 LARGEST_REPLICAS = 2**31 - 1
-"""int32, the type of `spec.replicas`."""
+"""The maximum of int32, the type of `spec.replicas`."""
 
 _SHOWN_METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
 def scale_of(obj: Object) -> Object:
-    """The Scale of a workload."""
+    """Return the Scale of a workload."""
     metadata, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
     return {
         "apiVersion": API_VERSION,
@@ -32,7 +32,7 @@ def scale_of(obj: Object) -> Object:
 
 
 def replicas_of(kind: Kind, scale: Object) -> int:
-    """What a Scale that came in wants. Raises Invalid."""
+    """Return `spec.replicas` of a Scale in a request. Raises Invalid."""
     spec = scale.get("spec")
     replicas = spec.get("replicas") if isinstance(spec, dict) else None
     if type(replicas) is not int or not 0 <= replicas <= LARGEST_REPLICAS:
@@ -42,8 +42,8 @@ def replicas_of(kind: Kind, scale: Object) -> int:
     return replicas
 
 
-def scaled(kind: Kind, obj: Object, scale: Object) -> Object:
-    """The workload `obj` with the replicas and the preconditions of `scale`. Raises Invalid."""
+def apply_scale(kind: Kind, obj: Object, scale: Object) -> Object:
+    """Return the workload `obj` with the replicas and the preconditions of `scale`. Raises Invalid."""
     replicas = replicas_of(kind, scale)
     stated = {key: (scale.get("metadata") or {}).get(key, "") for key in ("uid", "resourceVersion")}
     metadata = {**obj["metadata"], **{key: value for key, value in stated.items() if value}}

@@ -1,4 +1,4 @@
-"""One watcher of the store: a bounded queue between the writes and an `async for`."""
+"""A watch of the store: a bounded queue of events for one watcher."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from clusters.base.api import WatchEvent
 from clusters.base.errors import ClusterError, Gone
 from clusters.base.objects import Kind, Object, labels_of, namespace_of
 from clusters.base.selectors import Selector
-from clusters.embedded.store.history import Change
+from clusters.embedded.store.history import ObjectChange
 
 LONGEST_BACKLOG = 4096
-"""Events that wait for a slow watcher; beyond them it is told Gone and lists again."""
+"""Maximum events that are queued for a slow watcher. Then its watch fails with Gone, and it must list again."""
 BOOKMARK_EVERY = 1024
-"""Versions of other objects after which a watcher hears where the cluster stands: a quarter of the history."""
+"""Versions without an event after which a watcher gets a bookmark: a quarter of the history."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which objects a watcher or a list sees."""
+    """The namespace and the selector of a list or a watch."""
 
     namespace: str | None
     selector: Selector
 
     def accepts(self, obj: Object) -> bool:
-        """Whether `obj` is among them."""
+        """Return whether the object is in the namespace and matches the selector."""
         if self.namespace is not None and namespace_of(obj) != self.namespace:
             return False
         return not self.selector or self.selector.matches(labels_of(obj))
 
 
 class Watch:
-    """An asynchronous iterator of WatchEvents. Raises Gone when it was too slow, or started too far back."""
+    """An asynchronous iterator of WatchEvents. Raises Gone when it was too slow, or started too far in the past."""
 
-    def __init__(self, kind: Kind, version: int, sees: Filter, on_close: Callable[[Watch], None]) -> None:
+    def __init__(self, kind: Kind, version: int, matching: Filter, on_close: Callable[[Watch], None]) -> None:
         self.kind = kind
         self._seen = version
-        self._sees = sees
+        self._filter = matching
         self._on_close = on_close
         self._events: deque[WatchEvent] = deque()
         self._failure: ClusterError | None = None
@@ -70,13 +70,13 @@ class Watch:
         self._wake()
 
     def fail(self, error: ClusterError) -> None:
-        """Let the iteration raise `error` after the events that still wait."""
+        """Raise `error` from the iteration, after the queued events."""
         self._failure = error
         self._on_close(self)
         self._wake()
 
-    def offer(self, changes: Iterable[Change]) -> None:
-        """Tell of changes of this kind. A watcher that is too far behind is told Gone instead."""
+    def offer(self, changes: Iterable[ObjectChange]) -> None:
+        """Queue the events of changes of this kind. Fail with Gone when there are too many events."""
         for change in changes:
             if len(self._events) >= LONGEST_BACKLOG:
                 self._events.clear()
@@ -84,22 +84,24 @@ class Watch:
                 return
             self.replay(change)
 
-    def replay(self, change: Change) -> None:
-        """Tell of a change from the history, which is bounded itself."""
+    def replay(self, change: ObjectChange) -> None:
+        """Queue the event of a change from the history, which is bounded."""
         event = self._translate(change)
         if event is not None:
             self._seen = change.version
             self._put(event)
 
     def bookmark(self, version: int) -> None:
-        """Tell how far the cluster is, unless an event told so lately."""
+        """Queue a bookmark with the version, unless there was an event recently."""
         if version - self._seen >= BOOKMARK_EVERY:
             self._seen = version
-            self._put(WatchEvent("BOOKMARK", self._marker(version)))
+            metadata = {"resourceVersion": str(version)}
+            obj = {"apiVersion": self.kind.api_version, "kind": self.kind.kind, "metadata": metadata}
+            self._put(WatchEvent("BOOKMARK", obj))
 
-    def put_present(self, obj: Object) -> None:
-        """Tell of an object that was there before the watch began."""
-        if self._sees.accepts(obj):
+    def add_existing(self, obj: Object) -> None:
+        """Queue an ADDED event for an object that existed before the watch."""
+        if self._filter.accepts(obj):
             self._put(WatchEvent("ADDED", obj))
 
     def _put(self, event: WatchEvent) -> None:
@@ -110,23 +112,16 @@ class Watch:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    def _translate(self, change: Change) -> WatchEvent | None:
-        """Seen before and after decide: an object that stops matching is DELETED for this watcher, not MODIFIED."""
-        before = change.before is not None and self._sees.accepts(change.before)
-        after = not change.removed and self._sees.accepts(change.after)
+    def _translate(self, change: ObjectChange) -> WatchEvent | None:
+        """Return the event for this watcher, if any. An object that no longer matches is DELETED, not MODIFIED."""
+        before = change.before is not None and self._filter.accepts(change.before)
+        after = not change.removed and self._filter.accepts(change.after)
         if after:
             return WatchEvent("MODIFIED" if before else "ADDED", change.after)
-        if before:
-            return WatchEvent("DELETED", _last_seen(change))
-        return None
-
-    def _marker(self, version: int) -> Object:
-        metadata = {"resourceVersion": str(version)}
-        return {"apiVersion": self.kind.api_version, "kind": self.kind.kind, "metadata": metadata}
-
-
-def _last_seen(change: Change) -> Object:
-    """The object before it went out of sight, with the version of that change, as kube-apiserver sends it."""
-    if change.removed or change.before is None:
-        return change.after
-    return {**change.before, "metadata": {**change.before["metadata"], "resourceVersion": str(change.version)}}
+        if not before:
+            return None
+        if change.removed or change.before is None:
+            return WatchEvent("DELETED", change.after)
+        # As kube-apiserver does: the object before the change, with the version of the change.
+        metadata = {**change.before["metadata"], "resourceVersion": str(change.version)}
+        return WatchEvent("DELETED", {**change.before, "metadata": metadata})

@@ -1,26 +1,44 @@
-"""What each verb of the API makes of an object: pure functions from the present object and a request to the next one.
+"""The effect of each verb of the API on an object: functions from the present object and a request to the new object.
 
-They run inside the store's transaction. Returning the very object that was given means "nothing to write".
+They run inside the store's transaction. Returning the given object itself means that there is nothing to write.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from clusters.base import fieldsets
 from clusters.base.api import Subresource
-from clusters.base.errors import Conflict, FieldError, Invalid, NotFound
+from clusters.base.errors import Conflict, FieldError, Forbidden, Invalid, NotFound
 from clusters.base.fieldsets import same
 from clusters.base.managed_fields import FieldManager, Operation, read_managers, write_created, write_managers
-from clusters.base.objects import NAMESPACE, SECRET, Kind, Object, generation_of, is_deleting, uid_of, version_of
+from clusters.base.objects import (
+    NAMESPACE,
+    POD,
+    SECRET,
+    Kind,
+    Object,
+    generation_of,
+    is_deleting,
+    timestamp,
+    uid_of,
+    version_of,
+)
 from clusters.embedded.store.admission import Validator, metadata_faults, shape_faults, unknown_faults, unknown_fields
+from clusters.embedded.store.batch import Remove
 from clusters.embedded.store.secrets import merge_string_data
 
 CONTENTS_FINALIZER = "embedded.knodel.dev/contents"
-"""On every Namespace, so that it goes only after what is in it."""
+"""A finalizer of every Namespace, so that it is removed only after its contents."""
+
+PROTECTED_NAMESPACES: Final = frozenset({"default", "kube-system", "kube-public"})
+
+DEFAULT_POD_GRACE = 30
+"""s; Kubernetes' default of a Pod's `spec.terminationGracePeriodSeconds`."""
 
 _IDENTITY = frozenset({"apiVersion", "kind", "metadata"})
 _IDENTITY_AND_STATUS = _IDENTITY | {"status"}
@@ -28,20 +46,20 @@ _SYSTEM_METADATA = frozenset({
     "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds",
     "managedFields", "selfLink",
 })  # fmt: skip
-"""Metadata that only the API server writes."""
+"""Metadata that only the API server sets."""
 _OWNED_METADATA = ("labels", "annotations", "finalizers", "ownerReferences")
 """Metadata that field managers own."""
 _OWNED_BESIDE_LABELS = _OWNED_METADATA[1:]
 REMEMBERED = 64
-"""Lists of managers that objects made alike, within a second, share."""
+"""Cached lists of managers, which similar objects that were created in the same second share."""
 _SPEC_ALONE = _IDENTITY | {"spec"}
 _REPLICAS = ("f:spec", "f:replicas")
-"""kube-apiserver tracks who scales only where the replicas had an owner before (`skipnonapplied.go`)."""
+"""As in kube-apiserver, a scale records its manager only if the replicas already had one (`skipnonapplied.go`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Who writes an object of which kind, when (RFC 3339), through which subresource, and what checks it."""
+    """One request: the kind, the field manager, the time (RFC 3339), the subresource, and the validators."""
 
     kind: Kind
     manager: str
@@ -50,19 +68,22 @@ class Writer:
     validators: Sequence[Validator] = ()
 
     def create(self, obj: Object, uid: str, operation: Operation = "Update") -> Object:
-        """A new object from `obj`, whose name is settled. Raises Invalid."""
+        """Return a new object from `obj`, which has its final name. Raises Invalid."""
         self._refuse(unknown_faults(None, obj), obj)
-        fresh = self._bare(self._merged(obj))
+        fresh = self._without_system_fields(self._merged(obj))
         metadata = fresh["metadata"]
         metadata["uid"] = uid
         metadata["creationTimestamp"] = self.now
         metadata["generation"] = 1
         self._admit(None, fresh)
-        metadata["managedFields"] = self._made_of(fresh, operation)
-        return _opened(fresh) if self.kind.resource == NAMESPACE.resource else fresh
+        metadata["managedFields"] = self._initial_managers(fresh, operation)
+        if self.kind.resource == NAMESPACE.resource:  # no manager owns this finalizer, so no apply removes it
+            metadata["finalizers"] = [*(metadata.get("finalizers") or ()), CONTENTS_FINALIZER]
+            fresh["status"] = {"phase": "Active"}
+        return fresh
 
     def apply(self, before: Object | None, obj: Object, uid: str, *, force: bool) -> Object:
-        """`before` with `obj` applied by this manager. Raises Conflict, Invalid, NotFound."""
+        """Return `before` with `obj` applied by this manager. Raises Conflict, Invalid, NotFound."""
         name = obj["metadata"].get("name", "")
         if before is None and self.subresource:
             raise NotFound(f"{self.kind} {name!r} not found")
@@ -75,23 +96,29 @@ class Writer:
         before = _without(before, {field for field, value in obj["metadata"].items() if value is None})
         managers, live, wanted = read_managers(before), self._ownable(before), self._ownable(obj)
         what = f"{self.kind} {name!r}"
-        applied = fieldsets.apply(managers, live, wanted, self._me("Apply"), force=force, what=what)
+        applied = fieldsets.apply(managers, live, wanted, self._field_manager("Apply"), force=force, what=what)
         return self._finish(before, applied.object, managers, applied.managers)
 
     def update(self, before: Object, wanted: Object) -> Object:
-        """`before` with those differences of `wanted` that this writer may make. Raises Conflict, Invalid."""
+        """Return `before` with those changes of `wanted` that this request may make. Raises Conflict, Invalid."""
         self._refuse(shape_faults(self.kind, wanted) or unknown_faults(before, wanted), before)
         check_preconditions(self.kind, before, wanted["metadata"])
         self._refuse(_identity_faults(before, wanted), before)
         before = _without(before, unknown_fields(before) - unknown_fields(wanted))
-        wanted = _kept_open(before, wanted) if self.kind.resource == NAMESPACE.resource else self._merged(wanted)
+        wanted = (
+            _with_contents_finalizer(before, wanted)
+            if self.kind.resource == NAMESPACE.resource
+            else self._merged(wanted)
+        )
         owned, live = self._ownable(wanted), self._ownable(before)
         if same(owned, live):
             return before
         managers = read_managers(before)
         if self.subresource == "scale" and not any(_REPLICAS in manager.fields for manager in managers):
             return self._finish(before, owned, managers, managers)
-        return self._finish(before, owned, managers, fieldsets.updated(managers, live, owned, self._me("Update")))
+        return self._finish(
+            before, owned, managers, fieldsets.updated(managers, live, owned, self._field_manager("Update"))
+        )
 
     def _merged(self, obj: Object) -> Object:
         return merge_string_data(obj) if self.kind.resource == SECRET.resource else obj
@@ -99,7 +126,7 @@ class Writer:
     def _finish(
         self, before: Object, owned: Object, former: Sequence[FieldManager], managers: Sequence[FieldManager]
     ) -> Object:
-        """`before` with its ownable part replaced by `owned`: validated, with generation and managers."""
+        """Return `before` with its ownable part replaced by `owned`: validated, with generation and managers."""
         unchanged = same(owned, self._ownable(before))
         if unchanged and set(managers) == set(former):
             return before
@@ -108,12 +135,13 @@ class Writer:
             self._admit(before, after)
         if not same(_desired(before), _desired(after)):
             after["metadata"]["generation"] = generation_of(before) + 1
-        return _managed(after, managers)
+        after["metadata"]["managedFields"] = write_managers(managers)
+        return after
 
     def _admit(self, before: Object | None, after: Object) -> None:
-        faults = shape_faults(self.kind, after) if before is not None else []  # a new one was read as an object
+        faults = shape_faults(self.kind, after) if before is not None else []  # a new one was checked when it was read
         faults = faults or metadata_faults(self.kind, after) + _finalizer_faults(before, after)
-        # An object on its way out must be able to lose its finalizers even where newer rules refuse it.
+        # The finalizers of an object that is being deleted can be removed even if newer rules reject it.
         leaving = before is not None and is_deleting(before) and same(_desired(before), _desired(after))
         for validate in self.validators if not faults and not leaving else ():
             faults.extend(validate(before, after))
@@ -123,20 +151,22 @@ class Writer:
         if faults:
             raise Invalid(f"{self.kind} {obj['metadata'].get('name', '')!r}", faults)
 
-    def _made_of(self, fresh: Object, operation: Operation) -> list[Object]:
-        """`managedFields` of a new object; those of an atomic kind with labels of one set of names share them."""
+    def _initial_managers(self, fresh: Object, operation: Operation) -> list[Object]:
+        """Return `managedFields` of a new object. Those of an atomic kind with the same label keys share one list."""
         if not self.kind.atomic:
-            return write_created(self._me(operation), self._ownable(fresh))
+            return write_created(self._field_manager(operation), self._ownable(fresh))
         metadata = fresh["metadata"]
         if _SPEC_ALONE.issuperset(fresh) and not any(map(metadata.get, _OWNED_BESIDE_LABELS)):
             labels = tuple(metadata.get("labels") or ())
-            return _made_alike(
+            return _shared_managers(
                 self.manager, operation, self.subresource, self.kind.api_version, self.now, "spec" in fresh, labels
             )
-        return write_created(self._me(operation), self._ownable(fresh) | ({"spec": ()} if fresh.get("spec") else {}))
+        return write_created(
+            self._field_manager(operation), self._ownable(fresh) | ({"spec": ()} if fresh.get("spec") else {})
+        )
 
-    def _bare(self, obj: Object) -> Object:
-        """A copy without what only the API server writes, and without status where that is a subresource."""
+    def _without_system_fields(self, obj: Object) -> Object:
+        """Return a copy without system metadata, and without the status if that is a subresource."""
         given = obj["metadata"]
         if _SYSTEM_METADATA.isdisjoint(given) and None not in given.values():
             metadata = dict(given)
@@ -148,7 +178,7 @@ class Writer:
         return bare | self._settable(obj)
 
     def _ownable(self, obj: Object) -> Object:
-        """The part of `obj` that this writer may change and that managers own."""
+        """Return the part of `obj` that this request may change and that managers own."""
         if self.subresource == "status":
             return {"status": obj["status"]} if obj.get("status") is not None else {}
         if self.subresource == "scale":
@@ -161,12 +191,12 @@ class Writer:
         return content
 
     def _settable(self, obj: Object) -> Object:
-        """All but its identity, and the status where that is a subresource."""
+        """Return all fields but the identity, and but the status if that is a subresource."""
         kept = _IDENTITY_AND_STATUS if self.kind.status else _IDENTITY
         return {key: value for key, value in obj.items() if key not in kept}
 
     def _with_owned(self, before: Object, owned: Object) -> Object:
-        """`before` with its ownable part replaced; its metadata are a copy that may be changed."""
+        """Return `before` with its ownable part replaced. Its metadata are a copy that may be modified."""
         head = {"apiVersion": before["apiVersion"], "kind": before["kind"], "metadata": dict(before["metadata"])}
         if self.subresource == "status":
             return head | {key: value for key, value in _content(before).items() if key != "status"} | owned
@@ -178,12 +208,12 @@ class Writer:
         status = {"status": before["status"]} if self.kind.status and "status" in before else {}
         return head | content | status
 
-    def _me(self, operation: Operation) -> FieldManager:
+    def _field_manager(self, operation: Operation) -> FieldManager:
         return FieldManager(self.manager, operation, self.subresource, self.kind.api_version, self.now, frozenset())
 
 
 @lru_cache(REMEMBERED)
-def _made_alike(
+def _shared_managers(
     manager: str,
     operation: Operation,
     subresource: Subresource,
@@ -192,45 +222,36 @@ def _made_alike(
     has_spec: bool,
     labels: tuple[str, ...],
 ) -> list[Object]:
-    """`managedFields` of a new object with a spec that is one field, or none, and these labels, and nothing beside."""
+    """Return `managedFields` of a new object with these labels and, if `has_spec`, a spec that counts as one field."""
     me = FieldManager(manager, operation, subresource, api_version, now, frozenset())
     owned: Object = {"spec": ()} if has_spec else {}
     return write_created(me, owned | ({"metadata": {"labels": dict.fromkeys(labels, "")}} if labels else {}))
 
 
 def check_preconditions(kind: Kind, before: Object | None, metadata: Mapping[str, Any]) -> None:
-    """Raise Conflict when `metadata` names another uid or resourceVersion than the object has."""
+    """Raise Conflict when `metadata` has another uid or resourceVersion than the object."""
     for name, present in (("uid", uid_of), ("resourceVersion", version_of)):
         wanted = metadata.get(name)
         if wanted and (before is None or wanted != present(before)):
-            found = f"it is {present(before)!r} now" if before is not None else "there is no such object"
+            found = f"the object has {present(before)!r}" if before is not None else "there is no such object"
             what = f"{kind} {metadata.get('name', '')!r}"
-            raise Conflict(f"{what}: {name} {wanted!r} was asked for but {found}: read it again")
+            raise Conflict(f"{what}: the request has {name} {wanted!r} but {found}: read it again")
 
 
 def _without(before: Object, fields: Collection[str]) -> Object:
-    """`before` without those of its metadata's fields that ObjectMeta has not; itself when it has none of them."""
+    """Return `before` without those of `fields` in its metadata that ObjectMeta does not have; itself if there are
+    none.
+    """
     gone = unknown_fields(before).intersection(fields)
     if not gone:
         return before
     return {**before, "metadata": {field: value for field, value in before["metadata"].items() if field not in gone}}
 
 
-def _managed(obj: Object, managers: Sequence[FieldManager]) -> Object:
-    return {**obj, "metadata": {**obj["metadata"], "managedFields": write_managers(managers)}}
-
-
-def _opened(namespace: Object) -> Object:
-    """A new Namespace with its finalizer, which nobody owns: so no apply takes it away."""
-    finalizers = [*(namespace["metadata"].get("finalizers") or ()), CONTENTS_FINALIZER]
-    metadata = {**namespace["metadata"], "finalizers": finalizers}
-    return {**namespace, "metadata": metadata, "status": {"phase": "Active"}}
-
-
-def _kept_open(before: Object, wanted: Object) -> Object:
+def _with_contents_finalizer(before: Object, wanted: Object) -> Object:
     """Return `wanted` with the contents finalizer of a Namespace that is not being deleted.
 
-    Kubernetes has it in `spec.finalizers`, which an update does not change: a replaced manifest must not remove it.
+    In Kubernetes it is in `spec.finalizers`, which an update does not change: a replaced manifest must not remove it.
     """
     had, has = ((obj["metadata"].get("finalizers") or ()) for obj in (before, wanted))
     if is_deleting(before) or CONTENTS_FINALIZER not in had or CONTENTS_FINALIZER in has:
@@ -243,7 +264,7 @@ def _content(obj: Object) -> Object:
 
 
 def _desired(obj: Object) -> Object:
-    """What raises the generation when it changes: all but metadata and status."""
+    """Return the fields whose change increments the generation: all but metadata and status."""
     return {key: value for key, value in obj.items() if key not in _IDENTITY and key != "status"}
 
 
@@ -263,3 +284,39 @@ def _finalizer_faults(before: Object | None, after: Object) -> list[FieldError]:
         return []
     message = f"{', '.join(sorted(added))} cannot be added: the object is being deleted"
     return [FieldError("metadata.finalizers", message)]
+
+
+def check_deletable(kind: Kind, name: str) -> None:
+    """Raise Forbidden for the Namespaces that Kubernetes' admission plugin NamespaceLifecycle protects."""
+    if kind == NAMESPACE and name in PROTECTED_NAMESPACES:
+        raise Forbidden(f'namespaces "{name}" is forbidden: this namespace may not be deleted')
+
+
+def start_deletion(kind: Kind, before: Object, now: datetime, grace: int | None) -> Object | Remove:
+    """Return `before` with a `deletionTimestamp`, or remove it when it has no finalizers and no grace period.
+
+    Only Pods have a grace period: `grace` seconds, or that of their spec. As in Kubernetes, their deletionTimestamp is
+    its end, and another deletion can only shorten it. The first deletion increments the generation.
+    """
+    metadata = before["metadata"]
+    seconds = 0
+    if kind == POD:
+        stated = (before.get("spec") or {}).get("terminationGracePeriodSeconds")
+        seconds = max(grace, 0) if grace is not None else int(stated if stated is not None else DEFAULT_POD_GRACE)
+    if is_deleting(before) and seconds >= int(metadata.get("deletionGracePeriodSeconds", 0)):
+        return finalize(before)
+    end = timestamp(now + timedelta(seconds=seconds))
+    marked = {**metadata, "deletionTimestamp": end, "deletionGracePeriodSeconds": seconds}
+    if not is_deleting(before):
+        marked["generation"] = generation_of(before) + 1
+    after = {**before, "metadata": marked}
+    if kind == NAMESPACE:
+        after["status"] = {**(before.get("status") or {}), "phase": "Terminating"}
+    return finalize(after)
+
+
+def finalize(obj: Object) -> Object | Remove:
+    """Remove an object that is being deleted and has neither finalizers nor a grace period."""
+    metadata = obj["metadata"]
+    held = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
+    return Remove(obj) if is_deleting(obj) and not held else obj

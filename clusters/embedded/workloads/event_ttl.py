@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from clusters.base.clock import Clock
 from clusters.base.objects import EVENT, Object, parse_timestamp
-from clusters.embedded.store.history import Change
+from clusters.embedded.store.history import ObjectChange
 from clusters.embedded.store.store import Store
 from clusters.embedded.workloads.object_deleter import ObjectDeleter
 
@@ -49,7 +49,7 @@ class EventTTLController:
             group.create_task(run_periodically(), name="event TTL")
             group.create_task(run_on_surplus(), name="event maximum")
 
-    def _on_change(self, change: Change) -> None:
+    def _on_change(self, change: ObjectChange) -> None:
         if change.kind.resource == EVENT.resource and len(self._store.of_kind(EVENT)) > MAX_EVENTS + SLACK:
             self._surplus.set()
 

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Iterable
 
 from clusters.base.objects import Key, Kind, Object, is_deleting, key_of, uid_of
-from clusters.embedded.store.history import Change
+from clusters.embedded.store.history import ObjectChange
 from clusters.embedded.store.store import Store
 from clusters.embedded.workloads.object_deleter import ObjectDeleter, kind_of
 
@@ -45,7 +45,7 @@ class GarbageCollector:
                 (kind, obj) for kind, obj in found if obj is not None and self._is_orphaned(obj)
             )
 
-    def _on_change(self, change: Change) -> None:
+    def _on_change(self, change: ObjectChange) -> None:
         if change.removed:
             self._existing.discard(uid_of(change.after))
             self._remove_dependent(change.kind, change.before or change.after)

@@ -8,7 +8,7 @@ import logging
 from clusters.base.api import Cluster
 from clusters.base.errors import Conflict, NotFound, Unavailable
 from clusters.base.objects import NAMESPACE, Key, Object, is_deleting, key_of, name_of, namespace_of, uid_of
-from clusters.embedded.store.history import Change
+from clusters.embedded.store.history import ObjectChange
 from clusters.embedded.store.store import Store
 from clusters.embedded.store.writes import CONTENTS_FINALIZER
 from clusters.embedded.workloads.object_deleter import ObjectDeleter, kind_of
@@ -38,7 +38,7 @@ class NamespaceController:
             if namespace is not None and is_deleting(namespace):
                 await self._delete_contents(namespace)
 
-    def _on_change(self, change: Change) -> None:
+    def _on_change(self, change: ObjectChange) -> None:
         if change.kind.resource == NAMESPACE.resource:
             self._enqueue(change.after)
         elif change.removed or change.before is None:  # an object may be created while its namespace is being deleted

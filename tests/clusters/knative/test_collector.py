@@ -8,9 +8,9 @@ import pytest
 
 from clusters.base.objects import CONFIGURATION, REVISION, Key, Object, name_of, timestamp
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.embedded.knative.collector import Collector, next_look, non_active, stale
 from clusters.embedded.knative.configuration import INDEX, by_configuration
-from clusters.embedded.knative.settings import HOUR, RevisionGC
+from clusters.embedded.knative.defaults import HOUR, RevisionGC
+from clusters.embedded.knative.gc import RevisionCollector, next_collection, non_active, stale
 from clusters.embedded.knative.view import View
 from clusters.runtime.informer import Informers
 from tests.clusters.knative.stage import configuration
@@ -102,9 +102,9 @@ def test_the_latest_ready_revision_is_no_candidate() -> None:
 def test_the_next_look_is_when_the_first_becomes_stale() -> None:
     revisions = [revision(1), revision(2, created=HOUR)]
     now = START + timedelta(days=1)
-    assert next_look(revisions, RevisionGC(min_non_active=1), now) == DAY
-    assert next_look(revisions, RevisionGC(min_non_active=2), now) is None
-    assert next_look(revisions, RevisionGC(None, None, 0), now) is None
+    assert next_collection(revisions, RevisionGC(min_non_active=1), now) == DAY
+    assert next_collection(revisions, RevisionGC(min_non_active=2), now) is None
+    assert next_collection(revisions, RevisionGC(None, None, 0), now) is None
 
 
 async def test_a_pass_deletes_and_says_when_to_look_again(cluster: EmbeddedCluster) -> None:
@@ -113,7 +113,7 @@ async def test_a_pass_deletes_and_says_when_to_look_again(cluster: EmbeddedClust
     view = View(cluster, informers)
     view.informer(CONFIGURATION)
     view.informer(REVISION).add_index(INDEX, by_configuration)
-    collector = Collector(view, clock, RevisionGC(min_non_active=0))
+    collector = RevisionCollector(view, clock, RevisionGC(min_non_active=0))
     await cluster.create(CONFIGURATION, configuration("magika"), manager="test")
     made = revision(1)
     made["metadata"]["annotations"] = {}

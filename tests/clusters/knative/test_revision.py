@@ -16,9 +16,9 @@ from clusters.base.objects import (
     annotations_of,
     condition_of,
 )
-from clusters.embedded.knative import Settings
-from clusters.embedded.knative.deployment import make_deployment
-from clusters.embedded.knative.revision_lifecycle import RevisionStatus
+from clusters.embedded.knative import KnativeSettings
+from clusters.embedded.knative.lifecycle import RevisionStatus
+from clusters.embedded.knative.revision_resources import make_deployment
 from tests.clusters.knative.stage import CLASS, WAITING, Stage, condition, conditions, service
 
 FIRST = "magika-00001"
@@ -53,7 +53,7 @@ def revision_with(**annotations: str) -> Object:
 
 
 def test_the_container_learns_its_names_and_its_port() -> None:
-    container = make_deployment(revision_with(), Settings())["spec"]["template"]["spec"]["containers"][0]
+    container = make_deployment(revision_with(), KnativeSettings())["spec"]["template"]["spec"]["containers"][0]
     assert container["env"] == [
         {"name": "A", "value": "b"},
         {"name": "PORT", "value": "9000"},
@@ -65,7 +65,7 @@ def test_the_container_learns_its_names_and_its_port() -> None:
 
 
 def test_a_probe_without_a_port_number_asks_the_user_port() -> None:
-    container = make_deployment(revision_with(), Settings())["spec"]["template"]["spec"]["containers"][0]
+    container = make_deployment(revision_with(), KnativeSettings())["spec"]["template"]["spec"]["containers"][0]
     assert container["readinessProbe"]["httpGet"]["port"] == 9000
     assert container["startupProbe"]["tcpSocket"]["port"] == 9000
     assert container["livenessProbe"]["httpGet"]["port"] == 9095
@@ -78,19 +78,19 @@ def test_a_deployment_starts_at_the_initial_scale_with_the_revisions_deadlines()
         "example.com/mine": "x",
         "serving.knative.dev/routes": "magika",
     }
-    deployment = make_deployment(revision_with(**annotations), Settings())
+    deployment = make_deployment(revision_with(**annotations), KnativeSettings())
     assert deployment["spec"]["replicas"] == 3
     assert deployment["spec"]["progressDeadlineSeconds"] == 90
     pod = deployment["spec"]["template"]
     assert pod["spec"]["terminationGracePeriodSeconds"] == 60
     kept = {"serving.knative.dev/progress-deadline": "1m30s", "example.com/mine": "x"}
     assert pod["metadata"]["annotations"] == deployment["metadata"]["annotations"] == kept
-    assert make_deployment(revision_with(), Settings())["spec"]["replicas"] == 1
-    assert make_deployment(revision_with(), Settings())["spec"]["progressDeadlineSeconds"] == 600
+    assert make_deployment(revision_with(), KnativeSettings())["spec"]["replicas"] == 1
+    assert make_deployment(revision_with(), KnativeSettings())["spec"]["progressDeadlineSeconds"] == 600
 
 
 def test_a_pod_spec_has_no_field_of_the_revision_alone() -> None:
-    spec = make_deployment(revision_with(), Settings())["spec"]["template"]["spec"]
+    spec = make_deployment(revision_with(), KnativeSettings())["spec"]["template"]["spec"]
     assert spec.keys() == {"containers", "terminationGracePeriodSeconds"}
 
 
@@ -233,7 +233,7 @@ async def test_a_deployment_of_somebody_else_is_not_touched(stage: Stage) -> Non
 def test_a_replica_failure_is_turned_round(failure: str, status: str) -> None:
     reported = conditions(Progressing=condition("True"), ReplicaFailure=condition(failure, "FailedCreate", "no room"))
     found = RevisionStatus(revision_with())
-    found.from_deployment({"status": {"conditions": reported}})
+    found.propagate_deployment_status({"status": {"conditions": reported}})
     available = found.conditions.get("ResourcesAvailable") or {}
     assert available["status"] == status
 

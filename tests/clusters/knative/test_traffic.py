@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from clusters.base.objects import Object
 from clusters.embedded.knative.ingress import make_ingress
-from clusters.embedded.knative.traffic import BadTarget, Target, Traffic, assign
+from clusters.embedded.knative.traffic import BadTrafficTarget, RevisionTarget, TrafficConfig, build_traffic_config
 from tests.clusters.knative.stage import route, splits
 
 READY = {"observedGeneration": 1, "conditions": [{"type": "Ready", "status": "True"}]}
@@ -24,25 +24,25 @@ CONFIGURATION = {"metadata": {"name": "c"}, "status": {**READY, "latestReadyRevi
 REVISIONS = {name: revision(name) for name in ("c-00001", "c-00002", "c-00003")}
 
 
-def assigned(targets: list[Object], revisions: dict[str, Object] | None = None) -> Traffic | BadTarget:
+def assigned(targets: list[Object], revisions: dict[str, Object] | None = None) -> TrafficConfig | BadTrafficTarget:
     """The traffic of a Route with these targets."""
     asked = route("m", targets)
     asked["metadata"]["uid"] = "u"
     known = REVISIONS if revisions is None else revisions
-    return assign(asked, {"c": CONFIGURATION}.get, known.get)
+    return build_traffic_config(asked, {"c": CONFIGURATION}.get, known.get)
 
 
 def test_two_targets_of_one_revision_are_one() -> None:
     targets = [{"revisionName": "c-00001", "percent": 30}, {"revisionName": "c-00001", "percent": 70}]
     found = assigned(targets)
-    assert isinstance(found, Traffic)
-    assert found.targets == [Target("c-00001", 100)]
+    assert isinstance(found, TrafficConfig)
+    assert found.targets == [RevisionTarget("c-00001", 100)]
 
 
 def test_a_pinned_revision_and_the_same_as_latest_share_a_split_and_stay_two_in_status() -> None:
     targets = [{"revisionName": "c-00003", "percent": 30}, {"configurationName": "c", "percent": 70}]
     found = assigned(targets)
-    assert isinstance(found, Traffic)
+    assert isinstance(found, TrafficConfig)
     assert [target.percent for target in found.targets] == [30, 70]
     assert [target.percent for target in found.groups[""]] == [100]
 
@@ -53,9 +53,9 @@ def test_a_target_that_failed_is_told_before_one_that_is_late() -> None:
     revisions = {"c-00001": revision("c-00001", late), "c-00002": revision("c-00002", failed)}
     targets = [{"revisionName": "c-00001", "percent": 50}, {"revisionName": "c-00002", "percent": 50}]
     found = assigned(targets, revisions)
-    assert found == BadTarget("False", "RevisionMissing", 'Revision "c-00002" failed to become ready.')
+    assert found == BadTrafficTarget("False", "RevisionMissing", 'Revision "c-00002" failed to become ready.')
     found = assigned(targets[:1], revisions)
-    assert found == BadTarget("Unknown", "RevisionMissing", 'Revision "c-00001" is not yet ready.')
+    assert found == BadTrafficTarget("Unknown", "RevisionMissing", 'Revision "c-00001" is not yet ready.')
 
 
 @st.composite
@@ -74,7 +74,7 @@ def test_every_split_sums_to_100_and_every_share_arrives(shares: list[int], data
         tagged = {"tag": f"t{number}"} if data.draw(st.booleans()) else {}
         targets.append({**target, **tagged, "percent": share})
     found = assigned(targets)
-    assert isinstance(found, Traffic)
+    assert isinstance(found, TrafficConfig)
     asked = route("m", targets)
     asked["metadata"]["uid"] = "u"
     ingress = make_ingress(asked, found, lambda namespace, name: f"{name}.{namespace}.localhost")

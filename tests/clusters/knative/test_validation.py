@@ -95,7 +95,7 @@ def test_what_the_stand_in_and_its_users_make_is_accepted() -> None:
         (f"{BOX}.lifecycle", {"preStop": {}}, f"{WHERE}.lifecycle", "Knative does not allow this field"),
         (f"{BOX}.name", "queue-proxy", f"{WHERE}.name", "reserved container name"),
         (f"{BOX}.env", [{"name": "PORT", "value": "1"}], f"{WHERE}.env[0].name", "reserved environment variable"),
-        (f"{BOX}.env", [{"name": "A", "value": 1}], f"{WHERE}.env[0].value", "a text is expected"),
+        (f"{BOX}.env", [{"name": "A", "value": 1}], f"{WHERE}.env[0].value", "a string is expected"),
         (f"{BOX}.env", [{"value": "1"}], f"{WHERE}.env[0].name", "a name is required"),
         (
             f"{BOX}.env",
@@ -105,7 +105,7 @@ def test_what_the_stand_in_and_its_users_make_is_accepted() -> None:
         ),
         (f"{BOX}.envFrom", [{"prefix": "A"}], f"{WHERE}.envFrom[0]", "got neither"),
         (f"{BOX}.args", "x", f"{WHERE}.args", "a list is expected"),
-        (f"{BOX}.args", [1], f"{WHERE}.args[0]", "a text is expected"),
+        (f"{BOX}.args", [1], f"{WHERE}.args[0]", "a string is expected"),
         (f"{BOX}.ports", [{"containerPort": 8012}], f"{WHERE}.ports[0].containerPort", "reserved port"),
         (f"{BOX}.ports", [{"containerPort": 70000}], f"{WHERE}.ports[0].containerPort", "<= 65535"),
         (f"{BOX}.ports", [{"containerPort": 80, "name": "grpc"}], f"{WHERE}.ports[0].name", "'h2c', 'http1'"),
@@ -141,7 +141,7 @@ def test_what_the_stand_in_and_its_users_make_is_accepted() -> None:
         (f"{BOX}.startupProbe", {"exec": {"shell": "sh"}}, f"{WHERE}.startupProbe.exec.shell", "unknown field"),
         ("spec.template.metadata.name", "magika-v1", "spec.template.metadata.name", "must not be set"),
         ("spec.template.metadata.namespace", "x", "spec.template.metadata.namespace", "unknown field"),
-        ("spec.template.metadata.labels", {"a": 1}, "spec.template.metadata.labels[a]", "a text is expected"),
+        ("spec.template.metadata.labels", {"a": 1}, "spec.template.metadata.labels[a]", "a string is expected"),
         (
             "metadata.annotations",
             {"autoscaling.knative.dev/min-scale": "1"},

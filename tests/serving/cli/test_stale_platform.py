@@ -93,7 +93,7 @@ def test_a_state_folder_of_another_user_is_called_so(knodel: Knodel, mode: int, 
             finally:
                 os.seteuid(0)
 
-    check(done, 1, [f"the state folder {state} belongs to user 0", "name your own with --state or KNODEL_STATE"])
+    check(done, 1, [f"the state folder {state} belongs to user 0", "choose another one with --state or KNODEL_STATE"])
 
 
 def test_the_settings_of_a_platform_with_other_ports_are_not_called_in_force(knodel: Knodel, state: Path) -> None:

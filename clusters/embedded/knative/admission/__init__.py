@@ -1,1 +1,1 @@
-"""Admission rules and defaults of Knative Serving, as its webhook has them. Pure."""
+"""The admission rules of Knative Serving's webhook."""

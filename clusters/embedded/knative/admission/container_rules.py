@@ -1,6 +1,7 @@
-"""Admission rules of a revision's containers.
+"""Validate a revision's containers and their probes.
 
-Source: knative/serving `pkg/apis/serving/fieldmask.go` and `k8s_validation.go`.
+Source: knative/serving `pkg/apis/serving/fieldmask.go` and `k8s_validation.go`. Probes are validated as written:
+defaults of Knative (a TCP readiness probe, thresholds) may be absent.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from clusters.embedded.knative.admission.checks import Faults
-from clusters.embedded.knative.admission.probe_rules import LARGEST_INT32, check_probe
 
 _FIELDS = (
     "name", "args", "command", "env", "workingDir", "envFrom", "image", "imagePullPolicy", "livenessProbe", "ports",
@@ -22,7 +22,7 @@ _REFUSED = ("lifecycle", "stdin", "stdinOnce", "tty", "volumeDevices", "resizePo
 
 RESERVED_NAMES = ("queue-proxy",)
 RESERVED_ENV = ("PORT", "K_SERVICE", "K_CONFIGURATION", "K_REVISION")
-RESERVED_PORTS = (8008, 8012, 8013, 8022, 9090, 9091)  # queue-proxy's, and its profiler's
+RESERVED_PORTS = (8008, 8012, 8013, 8022, 9090, 9091)  # of queue-proxy and its profiler
 PORT_NAMES = ("", "http1", "h2c")
 LARGEST_PORT = 65535
 _TEXTS = ("name", "workingDir", "terminationMessagePath")
@@ -38,6 +38,19 @@ _SECURITY_FIELDS = (
 )  # fmt: skip
 _SECURITY_REFUSED = ("seLinuxOptions", "windowsOptions", "procMount", "appArmorProfile")
 
+LARGEST_INT32 = 2**31 - 1
+HANDLERS = ("httpGet", "tcpSocket", "exec", "grpc")
+_HANDLER_FIELDS = {
+    "httpGet": ("host", "path", "scheme", "httpHeaders", "port"),
+    "tcpSocket": ("host", "port"),
+    "exec": ("command",),
+    "grpc": ("port", "service"),
+}
+_NUMBERS = (
+    "initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold",
+    "terminationGracePeriodSeconds",
+)  # fmt: skip
+
 _IMAGE = re.compile(
     r"((localhost|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+)(:\d+)?/|[A-Za-z0-9-]+:\d+/)?"  # registry
     r"[a-z0-9]+([._/-]+[a-z0-9]+)*(:[\w][\w.-]{0,127})?(@[a-z0-9]+:[0-9a-f]{32,})?"  # repository, tag, digest
@@ -47,38 +60,41 @@ _IMAGE = re.compile(
 def check_container(
     faults: Faults, path: str, container: Mapping[str, Any], volumes: Mapping[str, Mapping[str, Any]], *, serving: bool
 ) -> None:
-    """One container; `serving` says whether it is the one that gets the requests."""
-    faults.closed(path, container, _FIELDS, refused=_REFUSED)
+    """Validate a container; `serving`: it is the one that gets the requests."""
+    faults.known_fields(path, container, _FIELDS, refused=_REFUSED)
     for field in _TEXTS:
-        faults.text(f"{path}.{field}", container.get(field))
+        faults.string(f"{path}.{field}", container.get(field))
     if container.get("name") in RESERVED_NAMES:
         faults.add(f"{path}.name", f'"{container["name"]}" is a reserved container name')
     for field in ("args", "command"):
-        faults.texts(f"{path}.{field}", container.get(field))
+        faults.strings(f"{path}.{field}", container.get(field))
     _check_choice(faults, f"{path}.imagePullPolicy", container.get("imagePullPolicy"), _PULL_POLICIES)
     _check_choice(
         faults, f"{path}.terminationMessagePolicy", container.get("terminationMessagePolicy"), _MESSAGE_POLICIES
     )
     _check_image(faults, f"{path}.image", container.get("image"))
     _check_env(faults, f"{path}.env", container.get("env"), serving=serving)
-    _check_env_from(faults, f"{path}.envFrom", container.get("envFrom"))
+    for where, item in faults.items(f"{path}.envFrom", container.get("envFrom")):
+        source = faults.map(where, item)
+        faults.known_fields(where, source, ("prefix", "configMapRef", "secretRef"))
+        faults.one_of(where, source, ("configMapRef", "secretRef"))
     port_name = _check_ports(faults, f"{path}.ports", container.get("ports"))
     resources = faults.map(f"{path}.resources", container.get("resources"))
-    faults.closed(f"{path}.resources", resources, ("limits", "requests"), refused=("claims",))
+    faults.known_fields(f"{path}.resources", resources, ("limits", "requests"), refused=("claims",))
     for field in ("limits", "requests"):
         faults.quantities(f"{path}.resources.{field}", resources.get(field))
     _check_security(faults, f"{path}.securityContext", container.get("securityContext"))
     _check_mounts(faults, f"{path}.volumeMounts", container.get("volumeMounts"), volumes)
     for field in ("livenessProbe", "readinessProbe", "startupProbe"):
         if container.get(field) is not None:
-            check_probe(
+            _check_probe(
                 faults, f"{path}.{field}", container[field],
                 port_name=port_name, readiness=field == "readinessProbe", serving=serving,
             )  # fmt: skip
 
 
 def _check_image(faults: Faults, path: str, value: object) -> None:
-    image = faults.text(path, value)
+    image = faults.string(path, value)
     if not image:
         faults.add(path, "missing field: an image is required")
     elif not _IMAGE.fullmatch(image):
@@ -89,34 +105,27 @@ def _check_env(faults: Faults, path: str, value: object, *, serving: bool) -> No
     reserved = RESERVED_ENV if serving else tuple(name for name in RESERVED_ENV if name != "PORT")
     for where, item in faults.items(path, value):
         variable = faults.map(where, item)
-        faults.closed(where, variable, ("name", "value", "valueFrom"))
-        name = faults.text(f"{where}.name", variable.get("name"))
-        faults.text(f"{where}.value", variable.get("value"))
+        faults.known_fields(where, variable, ("name", "value", "valueFrom"))
+        name = faults.string(f"{where}.name", variable.get("name"))
+        faults.string(f"{where}.value", variable.get("value"))
         if not name:
             faults.add(f"{where}.name", "missing field: a name is required")
         elif name in reserved:
             faults.add(f"{where}.name", f'"{name}" is a reserved environment variable')
         source = faults.map(f"{where}.valueFrom", variable.get("valueFrom"))
-        faults.closed(f"{where}.valueFrom", source, ("configMapKeyRef", "secretKeyRef"), flagged=_ENV_FLAGS)
-
-
-def _check_env_from(faults: Faults, path: str, value: object) -> None:
-    for where, item in faults.items(path, value):
-        source = faults.map(where, item)
-        faults.closed(where, source, ("prefix", "configMapRef", "secretRef"))
-        faults.one_of(where, source, ("configMapRef", "secretRef"))
+        faults.known_fields(f"{where}.valueFrom", source, ("configMapKeyRef", "secretKeyRef"), flagged=_ENV_FLAGS)
 
 
 def _check_ports(faults: Faults, path: str, value: object) -> str:
-    """Returns the name by which probes may speak of the port."""
+    """Return the name of the port for probes."""
     name = ""
     for where, item in faults.items(path, value):
         port = faults.map(where, item)
-        faults.closed(where, port, ("containerPort", "name", "protocol"), refused=("hostIP", "hostPort"))
+        faults.known_fields(where, port, ("containerPort", "name", "protocol"), refused=("hostIP", "hostPort"))
         number = faults.integer(f"{where}.containerPort", port.get("containerPort"), 0, LARGEST_PORT)
         if number in RESERVED_PORTS:
             faults.add(f"{where}.containerPort", f"{number} is a reserved port, please use a different value")
-        name = faults.text(f"{where}.name", port.get("name"))
+        name = faults.string(f"{where}.name", port.get("name"))
         if name not in PORT_NAMES:
             faults.add(f"{where}.name", f"Port name {name} is not allowed: must be empty, or one of: 'h2c', 'http1'")
         if port.get("protocol") not in (None, "", "TCP"):
@@ -126,29 +135,29 @@ def _check_ports(faults: Faults, path: str, value: object) -> str:
 
 def _check_security(faults: Faults, path: str, value: object) -> None:
     context = faults.map(path, value)
-    faults.closed(path, context, _SECURITY_FIELDS, refused=_SECURITY_REFUSED)
+    faults.known_fields(path, context, _SECURITY_FIELDS, refused=_SECURITY_REFUSED)
     if context.get("privileged") not in (None, False):
         faults.add(f"{path}.privileged", "must not be set to true: only false is allowed")
     for field in ("runAsUser", "runAsGroup"):
         faults.integer(f"{path}.{field}", context.get(field), 0, LARGEST_INT32)
     capabilities = faults.map(f"{path}.capabilities", context.get("capabilities"))
     flags = {"add": "kubernetes.containerspec-addcapabilities"}
-    faults.closed(f"{path}.capabilities", capabilities, ("drop",), flagged=flags)
+    faults.known_fields(f"{path}.capabilities", capabilities, ("drop",), flagged=flags)
 
 
 def _check_mounts(faults: Faults, path: str, value: object, volumes: Mapping[str, Mapping[str, Any]]) -> None:
     paths: set[str] = set()
     for where, item in faults.items(path, value):
         mount = faults.map(where, item)
-        faults.closed(
+        faults.known_fields(
             where, mount, ("name", "readOnly", "mountPath", "subPath"),
             flagged=_MOUNT_FLAGS, refused=("recursiveReadOnly", "subPathExpr"),
         )  # fmt: skip
-        if faults.text(f"{where}.name", mount.get("name")) not in volumes:
+        if faults.string(f"{where}.name", mount.get("name")) not in volumes:
             faults.add(f"{where}.name", "volumeMount has no matching volume")
-        faults.boolean(f"{where}.readOnly", mount.get("readOnly"))  # Knative makes it true where it must be
+        faults.boolean(f"{where}.readOnly", mount.get("readOnly"))  # Knative sets it where it is required
         _check_mount_path(
-            faults, f"{where}.mountPath", faults.text(f"{where}.mountPath", mount.get("mountPath")), paths
+            faults, f"{where}.mountPath", faults.string(f"{where}.mountPath", mount.get("mountPath")), paths
         )
 
 
@@ -166,6 +175,43 @@ def _check_mount_path(faults: Faults, path: str, mount_path: str, seen: set[str]
 
 
 def _check_choice(faults: Faults, path: str, value: object, choices: tuple[str, ...]) -> None:
-    text = faults.text(path, value)
+    text = faults.string(path, value)
     if text not in choices:
         faults.add(path, f"invalid value: {text!r}: use one of {', '.join(choice for choice in choices if choice)}")
+
+
+def _check_probe(faults: Faults, path: str, value: object, *, port_name: str, readiness: bool, serving: bool) -> None:
+    """Validate a probe. `port_name`: name of the container's port. `serving`: the container gets the requests."""
+    probe = faults.map(path, value)
+    faults.known_fields(path, probe, (*HANDLERS, *_NUMBERS))
+    for field in _NUMBERS:
+        faults.integer(f"{path}.{field}", probe.get(field), 0, LARGEST_INT32)
+    faults.one_of(path, probe, HANDLERS, required=not (readiness and serving))
+    for handler in HANDLERS:
+        if probe.get(handler) is not None:
+            _check_handler(faults, f"{path}.{handler}", handler, probe[handler], port_name, serving=serving)
+    if readiness:
+        _check_aggressive(faults, path, probe)
+
+
+def _check_handler(faults: Faults, path: str, handler: str, value: object, port_name: str, *, serving: bool) -> None:
+    fields = faults.map(path, value)
+    faults.known_fields(path, fields, _HANDLER_FIELDS[handler])
+    port = fields.get("port")
+    if handler not in ("httpGet", "tcpSocket"):
+        return
+    if port is not None and (isinstance(port, bool) or not isinstance(port, int | str)):
+        faults.add(f"{path}.port", f"{port!r} is not allowed: a number or the port's name is expected")
+    elif serving and isinstance(port, str) and port not in ("", port_name):
+        faults.add(f"{path}.port", f"invalid value: {port!r}: Probe port must match container port")
+    elif not serving and not port:
+        faults.add(f"{path}.port", "missing field: Probe port must be specified")
+
+
+def _check_aggressive(faults: Faults, path: str, probe: Mapping[str, Any]) -> None:
+    """Reject thresholds without a period: Knative then probes as often as possible, with its own thresholds."""
+    if probe.get("periodSeconds"):
+        return
+    for field in ("failureThreshold", "timeoutSeconds"):
+        if probe.get(field):
+            faults.add(f"{path}.{field}", f"{field} is disallowed when periodSeconds is zero")

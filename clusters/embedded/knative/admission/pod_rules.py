@@ -1,4 +1,4 @@
-"""Admission rules of a revision's PodSpec: which fields Knative lets through, and which need a feature flag.
+"""Validate a revision's PodSpec: the fields that Knative allows, and those that need a feature flag.
 
 Source: knative/serving `pkg/apis/serving/fieldmask.go` and `k8s_validation.go`.
 """
@@ -49,20 +49,20 @@ _REFUSED = (
 
 
 def check_pod_spec(faults: Faults, path: str, spec: Mapping[str, Any], own: tuple[str, ...]) -> None:
-    """A PodSpec; `own` are the fields that a RevisionSpec has beside it."""
-    faults.closed(path, spec, (*POD_FIELDS, *own), flagged=POD_FLAGS, refused=_REFUSED)
+    """Validate a PodSpec; `own` are the additional fields of a RevisionSpec."""
+    faults.known_fields(path, spec, (*POD_FIELDS, *own), flagged=POD_FLAGS, refused=_REFUSED)
     if spec.get("automountServiceAccountToken") not in (None, False):
         faults.add(f"{path}.automountServiceAccountToken", "must not be set to true: only false is allowed")
     faults.boolean(f"{path}.enableServiceLinks", spec.get("enableServiceLinks"))
-    account = faults.text(f"{path}.serviceAccountName", spec.get("serviceAccountName"))
+    account = faults.string(f"{path}.serviceAccountName", spec.get("serviceAccountName"))
     if account and subdomain_fault(account):
         faults.add(f"{path}.serviceAccountName", subdomain_fault(account))
     for where, secret in faults.items(f"{path}.imagePullSecrets", spec.get("imagePullSecrets")):
-        faults.closed(where, faults.map(where, secret), ("name",))
+        faults.known_fields(where, faults.map(where, secret), ("name",))
     containers = [
         (where, faults.map(where, item)) for where, item in faults.items(f"{path}.containers", spec.get("containers"))
     ]
-    volumes = check_volumes(faults, f"{path}.volumes", spec.get("volumes"), [box for _, box in containers])
+    volumes = check_volumes(faults, f"{path}.volumes", spec.get("volumes"), [container for _, container in containers])
     _check_containers(faults, f"{path}.containers", containers, volumes)
 
 
@@ -73,11 +73,12 @@ def _check_containers(
         faults.add(path, "missing field: one container is required")
     if len(containers) > 1 and MULTI_CONTAINER not in faults.features:
         faults.add(path, f"{MULTI_CONTAINER} is off, but found {len(containers)} containers: exactly one is allowed")
-    ports = sum(len(container.get("ports") or ()) for _, container in containers if _is_list(container.get("ports")))
+    port_lists = [container.get("ports") for _, container in containers]
+    ports = sum(len(ports) for ports in port_lists if isinstance(ports, list))
     if ports > 1:
         faults.add(path, "more than one container port is set: only a single port is allowed across all containers")
     elif ports == 0 and len(containers) > 1:
-        faults.add(path, "missing field: exactly one of several containers must name its port")
+        faults.add(path, "missing field: exactly one of several containers must have a port")
     names: set[str] = set()
     for where, container in containers:
         serving = len(containers) == 1 or bool(container.get("ports"))
@@ -86,7 +87,3 @@ def _check_containers(
         if isinstance(name, str) and name in names:
             faults.add(f"{where}.name", f'duplicate container name "{name}"')
         names.add(name if isinstance(name, str) else "")
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, list)

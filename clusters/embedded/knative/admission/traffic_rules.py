@@ -1,7 +1,7 @@
-"""Admission rules of traffic targets.
+"""Validate traffic targets.
 
-Source: knative/serving `pkg/apis/serving/v1/route_validation.go`. One rule is ours: a tag whose host would be no DNS
-label is refused here, where Knative accepts it and lets the Route fail.
+Source: knative/serving `pkg/apis/serving/v1/route_validation.go`. One rule is additional: a tag whose host is not a DNS
+label is rejected here. Knative accepts it, and the Route fails.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ _FIELDS = ("tag", "revisionName", "configurationName", "latestRevision", "percen
 
 
 def check_traffic(faults: Faults, path: str, value: object, parent: str, *, in_service: bool) -> None:
-    """The targets of one Route; in a Service the Configuration is understood, and no target at all means all to it."""
+    """Validate the targets of a Route.
+
+    In a Service the Configuration is implied, and the default is all traffic to it.
+    """
     targets = faults.items(path, value)
     if not targets and in_service:
         return
@@ -29,21 +32,21 @@ def check_traffic(faults: Faults, path: str, value: object, parent: str, *, in_s
         _check_target(faults, where, target, in_service=in_service)
         percent = faults.integer(f"{where}.percent", target.get("percent"), 0, ALL_TRAFFIC)
         total += percent or 0
-        _check_tag(faults, where, faults.text(f"{where}.tag", target.get("tag")), parent, tags)
+        _check_tag(faults, where, faults.string(f"{where}.tag", target.get("tag")), parent, tags)
     if total != ALL_TRAFFIC and not any(fault.path.endswith(".percent") for fault in faults.found):
         faults.add(path, f"Traffic targets sum to {total}, want {ALL_TRAFFIC}")
 
 
 def _check_target(faults: Faults, path: str, target: Mapping[str, Any], *, in_service: bool) -> None:
-    faults.closed(path, target, _FIELDS, refused=("url",))
-    revision = faults.text(f"{path}.revisionName", target.get("revisionName"))
-    configuration = faults.text(f"{path}.configurationName", target.get("configurationName"))
+    faults.known_fields(path, target, _FIELDS, refused=("url",))
+    revision = faults.string(f"{path}.revisionName", target.get("revisionName"))
+    configuration = faults.string(f"{path}.configurationName", target.get("configurationName"))
     latest = faults.boolean(f"{path}.latestRevision", target.get("latestRevision"))
     if latest is not None and latest == bool(revision):
-        said = f"may not set revisionName {revision!r} when latestRevision is {str(latest).lower()}"
-        faults.add(f"{path}.latestRevision", said)
+        message = f"may not set revisionName {revision!r} when latestRevision is {str(latest).lower()}"
+        faults.add(f"{path}.latestRevision", message)
     if in_service and configuration:
-        faults.add(f"{path}.configurationName", "must not be set in a Service: it is the Service's own")
+        faults.add(f"{path}.configurationName", "must not be set in a Service, which has its own Configuration")
     elif revision and configuration:
         faults.add(path, "expected exactly one, got both: revisionName, configurationName")
     elif not in_service and not revision and not configuration:

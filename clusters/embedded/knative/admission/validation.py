@@ -1,9 +1,9 @@
-"""Knative's admission rules, stated on our own: what its webhook refuses, the embedded cluster refuses at its door.
+"""Knative's admission rules: the embedded cluster rejects the objects that Knative's webhook rejects.
 
-One validator for each kind, pure: (old, new) → all faults with field paths. The same validators check what
-`knodel render` prints. Source: knative/serving `pkg/apis/serving/v1/*_validation.go`, schemas of its CRDs. Defaulting
-comes later here (see `defaults`), so what Knative fills in may be absent. One thing Knative can do is refused: a name
-for the Revision in `template.metadata.name`.
+There is one validator for each kind, which returns all faults with field paths. They also check the output of `knodel
+render`. Source: knative/serving `pkg/apis/serving/v1/*_validation.go`, and the schemas of its CRDs. Defaults are
+applied later (see `defaults`), so those fields may be absent. One feature of Knative is rejected: a name for the
+Revision in `template.metadata.name`.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from clusters.embedded.knative import names
 from clusters.embedded.knative.admission.annotation_rules import (
     ALLOW_ZERO_INITIAL_SCALE,
     check_autoscaling,
-    check_foreign,
     check_no_autoscaling,
+    check_other_components,
     check_seconds,
 )
 from clusters.embedded.knative.admission.checks import Faults
@@ -40,10 +40,10 @@ from clusters.embedded.knative.admission.volume_rules import EMPTY_DIR
 from clusters.embedded.store.admission import Validator
 
 KNATIVE_FEATURES = frozenset({MULTI_CONTAINER, EMPTY_DIR})
-"""The flags of config-features and config-autoscaler that are on as Knative is shipped."""
+"""The flags of config-features and config-autoscaler that are on by default."""
 
 PLATFORM_FEATURES = KNATIVE_FEATURES | {ALLOW_ZERO_INITIAL_SCALE}
-"""Those that are on where the stand-in runs models: the seed of a warm pool has no replica."""
+"""The flags that are on in the embedded cluster: the seed of a warm pool has no replicas."""
 
 LARGEST_CONCURRENCY = 1000  # container-concurrency-max-limit of config-defaults
 LARGEST_INT64 = 2**63 - 1
@@ -62,7 +62,7 @@ Check = Callable[[Faults, Object], None]
 
 
 def validators(features: frozenset[str] = KNATIVE_FEATURES) -> Mapping[Kind, Validator]:
-    """The validators of a Knative with these feature flags on."""
+    """Return the validators of a Knative with these feature flags on."""
     return MappingProxyType(
         {
             SERVICE: _validator(features, _check_service),
@@ -76,8 +76,8 @@ def validators(features: frozenset[str] = KNATIVE_FEATURES) -> Mapping[Kind, Val
 def _validator(features: frozenset[str], check: Check) -> Validator:
     def validate(old: Object | None, new: Object) -> Sequence[FieldError]:
         faults = Faults(features)
-        faults.closed("", new, _TOP)
-        name = faults.text("metadata.name", new["metadata"].get("name"))
+        faults.known_fields("", new, _TOP)
+        name = faults.string("metadata.name", new["metadata"].get("name"))
         if name:
             faults.dns_1035("metadata.name", name)
         if check is _check_revision and old is not None:
@@ -94,7 +94,7 @@ def _check_service(faults: Faults, service: Object) -> None:
     check_no_autoscaling(faults, "metadata.annotations", annotations)
     check_seconds(faults, "metadata.annotations", annotations, names.ANNOTATION_ROLLOUT_DURATION)
     spec = faults.map("spec", service.get("spec"))
-    faults.closed("spec", spec, ("template", "traffic"))
+    faults.known_fields("spec", spec, ("template", "traffic"))
     _check_template(faults, "spec.template", spec.get("template"))
     check_traffic(faults, "spec.traffic", spec.get("traffic"), _name(service), in_service=True)
 
@@ -104,7 +104,7 @@ def _check_configuration(faults: Faults, configuration: Object) -> None:
     check_no_autoscaling(faults, "metadata.annotations", annotations)
     _check_owner_label(faults, configuration, LABEL_SERVICE, SERVICE)
     spec = faults.map("spec", configuration.get("spec"))
-    faults.closed("spec", spec, ("template",))
+    faults.known_fields("spec", spec, ("template",))
     _check_template(faults, "spec.template", spec.get("template"))
 
 
@@ -114,7 +114,7 @@ def _check_route(faults: Faults, route: Object) -> None:
     check_seconds(faults, "metadata.annotations", annotations, names.ANNOTATION_ROLLOUT_DURATION)
     _check_owner_label(faults, route, LABEL_SERVICE, SERVICE)
     spec = faults.map("spec", route.get("spec"))
-    faults.closed("spec", spec, ("traffic",))
+    faults.known_fields("spec", spec, ("traffic",))
     check_traffic(faults, "spec.traffic", spec.get("traffic"), _name(route), in_service=False)
 
 
@@ -126,13 +126,13 @@ def _check_revision(faults: Faults, revision: Object) -> None:
 
 
 def _check_unchanged(faults: Faults, old: Object, new: Object) -> None:
-    """Labels and annotations of a Revision may change, its spec never."""
+    """Validate labels and annotations of a Revision, and reject changes of its spec."""
     check_autoscaling(faults, "metadata.annotations", _annotations(faults, new["metadata"], "metadata"))
     _check_owner_label(faults, new, LABEL_CONFIGURATION, CONFIGURATION)
     before, after = old.get("spec") or {}, new.get("spec") or {}
     for field in sorted({*before, *after}):
         if before.get(field) != after.get(field):
-            faults.add(f"spec.{field}", "Immutable fields changed: a Revision's spec never does; change its template")
+            faults.add(f"spec.{field}", "Immutable fields changed: change the template instead")
 
 
 def _check_template(faults: Faults, path: str, value: object) -> None:
@@ -140,18 +140,18 @@ def _check_template(faults: Faults, path: str, value: object) -> None:
         faults.add(path, "missing field: a template is required")
         return
     template = faults.map(path, value)
-    faults.closed(path, template, ("metadata", "spec"))
+    faults.known_fields(path, template, ("metadata", "spec"))
     metadata = faults.map(f"{path}.metadata", template.get("metadata"))
-    faults.closed(f"{path}.metadata", metadata, (*_TEMPLATE_METADATA, "name"))
+    faults.known_fields(f"{path}.metadata", metadata, (*_TEMPLATE_METADATA, "name"))
     if metadata.get("name"):
-        faults.add(f"{path}.metadata.name", "must not be set: Revisions are numbered by their generation here")
+        faults.add(f"{path}.metadata.name", "must not be set: the names of Revisions are generated here")
     annotations = _annotations(faults, metadata, f"{path}.metadata")
     check_autoscaling(faults, f"{path}.metadata.annotations", annotations)
-    check_foreign(faults, f"{path}.metadata.annotations", annotations)
+    check_other_components(faults, f"{path}.metadata.annotations", annotations)
     check_seconds(faults, f"{path}.metadata.annotations", annotations, names.ANNOTATION_PROGRESS_DEADLINE)
     labels = faults.map(f"{path}.metadata.labels", metadata.get("labels"))
-    for key, text in labels.items():
-        faults.text(f"{path}.metadata.labels[{key}]", text)
+    for key, string in labels.items():
+        faults.string(f"{path}.metadata.labels[{key}]", string)
     _check_revision_spec(faults, f"{path}.spec", template.get("spec"))
 
 
@@ -166,19 +166,19 @@ def _check_revision_spec(faults: Faults, path: str, value: object) -> None:
 
 
 def _check_owner_label(faults: Faults, obj: Object, label: str, owner: Kind) -> None:
-    """The label that names a parent is only for an object that this parent owns."""
+    """Reject a label with the name of a parent on an object that this parent does not own."""
     value = labels_of(obj).get(label)
     if value is None:
         return
     owners = obj["metadata"].get("ownerReferences") or ()
     if not any(reference.get("kind") == owner.kind and reference.get("name") == value for reference in owners):
-        rule = f"it is only for an object that the {owner.kind} {value!r} owns; remove it"
+        rule = f"remove the label, as the {owner.kind} {value!r} does not own this object"
         faults.add(f"metadata.labels[{label}]", f"missing its ownerReference: {rule}")
 
 
 def _annotations(faults: Faults, metadata: Mapping[str, Any], path: str) -> Mapping[str, str]:
     found = faults.map(f"{path}.annotations", metadata.get("annotations"))
-    return {key: faults.text(f"{path}.annotations[{key}]", text) for key, text in found.items()}
+    return {key: faults.string(f"{path}.annotations[{key}]", string) for key, string in found.items()}
 
 
 def _name(obj: Object) -> str:
@@ -186,4 +186,4 @@ def _name(obj: Object) -> str:
 
 
 VALIDATORS: Mapping[Kind, Validator] = validators()
-"""The validators of a Knative as it is shipped."""
+"""The validators of a Knative with the default flags."""

@@ -1,7 +1,7 @@
-"""Admission rules of a revision's volumes: sources, their files, and that each is mounted.
+"""Validate a revision's volumes: their sources and files, and that each is mounted.
 
-Source: knative/serving `pkg/apis/serving/k8s_validation.go` (`ValidateVolumes` and what it calls) and `fieldmask.go`.
-Inside a source Knative's schema lets unknown fields pass, so nobody looks for them here either.
+Source: knative/serving `pkg/apis/serving/k8s_validation.go` (`ValidateVolumes` and its functions) and `fieldmask.go`.
+Knative's schema allows unknown fields inside a source, and so do these rules.
 """
 
 from __future__ import annotations
@@ -32,12 +32,14 @@ _NEEDED_BY_PROJECTION = {"secret": "name", "configMap": "name", "serviceAccountT
 def check_volumes(
     faults: Faults, path: str, value: object, containers: Sequence[Mapping[str, Any]]
 ) -> dict[str, Mapping[str, Any]]:
-    """The volumes by name; `containers` must mount every one of them."""
-    mounted = _mounted(containers)
+    """Return the volumes by name, all of which `containers` must mount."""
+    lists = [container.get("volumeMounts") for container in containers]
+    mounts = [mount for mounts in lists if isinstance(mounts, list) for mount in mounts]
+    mounted = {mount["name"] for mount in mounts if isinstance(mount, dict) and isinstance(mount.get("name"), str)}
     volumes: dict[str, Mapping[str, Any]] = {}
     for where, item in faults.items(path, value):
         volume = faults.map(where, item)
-        name = faults.text(f"{where}.name", volume.get("name"))
+        name = faults.string(f"{where}.name", volume.get("name"))
         if dns_label_fault(name):
             faults.add(f"{where}.name", dns_label_fault(name))
         elif name in volumes:
@@ -50,7 +52,7 @@ def check_volumes(
 
 
 def _check_source(faults: Faults, path: str, volume: Mapping[str, Any]) -> None:
-    faults.closed(path, volume, ("name", *SOURCES), flagged=FLAGS)
+    faults.known_fields(path, volume, ("name", *SOURCES), flagged=FLAGS)
     faults.one_of(path, volume, (*SOURCES, *FLAGS))
     for field in ("secret", "configMap"):
         source = faults.map(f"{path}.{field}", volume.get(field))
@@ -82,9 +84,9 @@ def _check_projection(faults: Faults, path: str, projection: Mapping[str, Any]) 
 
 
 def _check_empty_dir(faults: Faults, path: str, source: Mapping[str, Any]) -> None:
-    medium = faults.text(f"{path}.medium", source.get("medium"))
+    medium = faults.string(f"{path}.medium", source.get("medium"))
     if medium not in _MEDIA:
-        faults.add(f"{path}.medium", f"invalid value: {medium!r}: only Memory, or none, is allowed")
+        faults.add(f"{path}.medium", f"invalid value: {medium!r}: only Memory or an empty value is allowed")
     limit = source.get("sizeLimit")
     if limit is not None:
         faults.quantities(path, {"sizeLimit": limit})
@@ -102,11 +104,5 @@ def _check_claim(faults: Faults, path: str, volume: Mapping[str, Any]) -> None:
 
 
 def _require(faults: Faults, path: str, obj: Mapping[str, Any], field: str) -> None:
-    if not faults.text(f"{path}.{field}", obj.get(field)):
+    if not faults.string(f"{path}.{field}", obj.get(field)):
         faults.add(f"{path}.{field}", "missing field: it is required")
-
-
-def _mounted(containers: Sequence[Mapping[str, Any]]) -> set[str]:
-    lists = [container.get("volumeMounts") for container in containers]
-    mounts = [mount for mounts in lists if isinstance(mounts, list) for mount in mounts]
-    return {mount["name"] for mount in mounts if isinstance(mount, dict) and isinstance(mount.get("name"), str)}

@@ -1,7 +1,7 @@
-"""Revision collection: which Revisions of a Configuration go, and when to look again.
+"""Garbage collection of Revisions: which Revisions of a Configuration are deleted, and when.
 
-Source: knative/serving `pkg/reconciler/gc`. Kept whatever their age are the latest ready Revision, those marked
-`serving.knative.dev/no-gc`, those that a Route reaches or that no Route has looked at yet, and the youngest
+Source: knative/serving `pkg/reconciler/gc`. Some are kept at any age: the latest ready Revision, those with the
+annotation `serving.knative.dev/no-gc`, those that a Route refers to or that no Route has processed yet, and the newest
 `min_non_active` of the others.
 """
 
@@ -26,13 +26,13 @@ from clusters.base.objects import (
 )
 from clusters.embedded.knative import names
 from clusters.embedded.knative.configuration import INDEX, configuration_key
-from clusters.embedded.knative.settings import RevisionGC
+from clusters.embedded.knative.defaults import RevisionGC
 from clusters.embedded.knative.view import View
 from clusters.runtime.controller import Controller
 
 
-class Collector:
-    """Deletes what `stale` names."""
+class RevisionCollector:
+    """Delete stale Revisions."""
 
     def __init__(self, view: View, clock: Clock, settings: RevisionGC) -> None:
         self._view = view
@@ -40,14 +40,14 @@ class Collector:
         self._settings = settings
 
     def controller(self) -> Controller:
-        """The controller, woken by Configurations and Revisions, and by the age of the next one to go."""
+        """Return the controller, triggered by Configurations and Revisions, and when a Revision becomes stale."""
         controller = Controller("knative collector", self.reconcile, workers=1)
         controller.watches(self._view.informer(CONFIGURATION))
         controller.watches_mapped(self._view.informer(REVISION), configuration_key)
         return controller
 
     async def reconcile(self, key: Key) -> float | None:
-        """One pass over a Configuration's Revisions; seconds until the next of them is old enough."""
+        """Collect the Revisions of a Configuration. Return the seconds until the next of them becomes stale."""
         configuration = self._view.get(CONFIGURATION, key.name, key.namespace)
         if configuration is None or is_deleting(configuration):
             return None
@@ -57,11 +57,11 @@ class Collector:
         for revision in doomed:
             await self._view.delete(REVISION, revision)
         left = [revision for revision in candidates if revision not in doomed]
-        return next_look(left, self._settings, self._clock.now())
+        return next_collection(left, self._settings, self._clock.now())
 
 
 def non_active(revisions: Iterable[Object], configuration: Object) -> list[Object]:
-    """The Revisions that may go, the one that carried traffic least lately first."""
+    """Return the Revisions that may be deleted, those that were inactive for the longest time first."""
     latest = (configuration.get("status") or {}).get("latestReadyRevisionName")
     idle = [
         revision
@@ -75,7 +75,7 @@ def non_active(revisions: Iterable[Object], configuration: Object) -> list[Objec
 
 
 def stale(candidates: Sequence[Object], settings: RevisionGC, now: datetime) -> list[Object]:
-    """Those to delete: the stale ones down to the minimum, then the oldest down to the maximum."""
+    """Return the Revisions to delete: stale ones down to the minimum, and then the oldest down to the maximum."""
     spare = len(candidates) - settings.min_non_active
     if spare <= 0:
         return []
@@ -86,8 +86,8 @@ def stale(candidates: Sequence[Object], settings: RevisionGC, now: datetime) -> 
     return [*old, *left[: len(left) - settings.max_non_active]]
 
 
-def next_look(candidates: Sequence[Object], settings: RevisionGC, now: datetime) -> float | None:
-    """Seconds until the first candidate becomes stale; None while there are too few to collect any."""
+def next_collection(candidates: Sequence[Object], settings: RevisionGC, now: datetime) -> float | None:
+    """Return the seconds until the first candidate becomes stale, or None while there are too few to collect any."""
     if len(candidates) <= settings.min_non_active:
         return None
     wait = min(_stale_in(revision, settings, now) for revision in candidates)
@@ -95,14 +95,14 @@ def next_look(candidates: Sequence[Object], settings: RevisionGC, now: datetime)
 
 
 def _stale_in(revision: Object, settings: RevisionGC, now: datetime) -> float:
-    """Seconds until the Revision is stale (0 or less: it is); infinite when no time makes it so."""
+    """Return the seconds until the Revision is stale, at most 0 if it already is. Infinite without any time limit."""
     rules = ((settings.retain_since_create, _created), (settings.retain_since_active, _last_active))
     waits = [retain - (now - since(revision)).total_seconds() for retain, since in rules if retain is not None]
     return max(waits, default=math.inf)
 
 
 def _last_active(revision: Object) -> datetime:
-    """When traffic last came or went; its creation for one that never had any."""
+    """Return when the Revision last began or ceased to be routed to; its creation if it never was."""
     modified = annotations_of(revision).get(names.ANNOTATION_ROUTING_STATE_MODIFIED)
     return parse_timestamp(modified) if modified else _created(revision)
 
