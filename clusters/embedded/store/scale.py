@@ -37,7 +37,7 @@ def replicas_of(kind: Kind, scale: Object) -> int:
     replicas = spec.get("replicas") if isinstance(spec, dict) else None
     if type(replicas) is not int or not 0 <= replicas <= LARGEST_REPLICAS:
         name = (scale.get("metadata") or {}).get("name", "")
-        fault = FieldError("spec.replicas", f"{replicas!r} is not allowed: use a whole number of at least 0")
+        fault = FieldError("spec.replicas", f"{replicas!r} is not allowed: use an integer of at least 0")
         raise Invalid(f"{kind} {name!r}", [fault])
     return replicas
 

@@ -127,7 +127,7 @@ def _scale(faults: Faults, path: str, values: Mapping[str, str], name: str) -> i
     try:
         value = int(values[name])
     except ValueError:
-        faults.add(_at(path, name), f"invalid value: {values[name]!r}: a whole number is expected")
+        faults.add(_at(path, name), f"invalid value: {values[name]!r}: an integer is expected")
         return None
     if 0 <= value <= LARGEST_SCALE:
         return value
