@@ -16,7 +16,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver
 
 from clusters.base.objects import Key
-from clusters.net.session import LazySession
+from clusters.net.client import FAILURES, HttpClient, failure_reason
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class ActivatorProber:
         self, *, domain: str = CLUSTER_DOMAIN, timeout: float = TIMEOUT, resolver: AbstractResolver | None = None
     ) -> None:
         self._domain = domain
-        self._session = LazySession(timeout, partial(aiohttp.TCPConnector, force_close=True, resolver=resolver))
+        self._client = HttpClient(timeout, partial(aiohttp.TCPConnector, force_close=True, resolver=resolver))
         self._failing: dict[Key, str] = {}
         self.probes = 0
         self.failed = 0  # without the activator's response
@@ -60,15 +60,15 @@ class ActivatorProber:
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._session.close()
+        await self._client.close()
 
     async def _probe(self, url: str) -> str:
         """Return the fault of the response; empty if it is the activator's."""
         try:
-            async with self._session.open().get(url, headers=HEADERS, allow_redirects=False) as response:
+            async with self._client.get(url, headers=HEADERS) as response:
                 body = await response.content.read(len(NAME) + 1)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            return f"no answer: {str(error) or type(error).__name__}"
+        except FAILURES as error:
+            return f"no answer: {failure_reason(error)}"
         if response.status == HTTPStatus.OK and body == NAME.encode():
             return ""
         return f"status {response.status}, not the activator's response"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from clusters.gateway.bootstrap import ADMIN_SOCKET
 from clusters.gateway.config import CLUSTER, ROUTE_TABLE
 from clusters.gateway.errors import NotServing
 from clusters.gateway.listener import STATS_PREFIX
+from clusters.net.client import FAILURES, HttpClient
 
 TIMEOUT: Final = 5.0  # s; the socket is local and the responses are small, so a slower Envoy hangs
 
@@ -39,7 +39,7 @@ class Admin:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._descriptor = -1
-        self._session: aiohttp.ClientSession | None = None
+        self._client = HttpClient(TIMEOUT, self._connector)
 
     async def in_force(self) -> InForce:
         """Return the configuration in force. Raises NotServing.
@@ -75,10 +75,9 @@ class Admin:
 
     async def close(self) -> None:
         """Close the connection. A later call opens a new one."""
-        session, self._session = self._session, None
-        if session is not None:
-            descriptor = self._descriptor
-            await session.close()
+        descriptor, self._descriptor = self._descriptor, -1
+        await self._client.close()
+        if descriptor >= 0:
             os.close(descriptor)
 
     async def _stats(self, expression: str) -> Mapping[str, str]:
@@ -87,16 +86,12 @@ class Admin:
 
     async def _request(self, method: str, path: str, query: Mapping[str, str] | None = None) -> str:
         try:
-            async with asyncio.timeout(TIMEOUT):
-                async with self._open().request(method, f"http://envoy{path}", params=query) as response:
-                    return await response.text()
-        except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
+            async with self._client.request(method, f"http://envoy{path}", params=query) as response:
+                return await response.text()
+        except FAILURES as error:
             raise NotServing(f"Envoy does not respond at {self._folder / ADMIN_SOCKET} ({error!r})") from error
 
-    def _open(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            # A path by the folder's descriptor is short; the folder's own may exceed the limit of socket addresses.
-            self._descriptor = os.open(self._folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-            connector = aiohttp.UnixConnector(f"/proc/self/fd/{self._descriptor}/{ADMIN_SOCKET}")
-            self._session = aiohttp.ClientSession(connector=connector)
-        return self._session
+    def _connector(self) -> aiohttp.BaseConnector:
+        # A path by the folder's descriptor is short; the folder's own may exceed the limit of socket addresses.
+        self._descriptor = os.open(self._folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        return aiohttp.UnixConnector(f"/proc/self/fd/{self._descriptor}/{ADMIN_SOCKET}")

@@ -7,12 +7,10 @@ by an older one.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final
 
-import aiohttp
-
 from clusters.gateway.errors import NotServing
+from clusters.net.client import FAILURES, HttpClient
 
 TIMEOUT: Final = 2.0  # s; the listener itself responds, in 0.1 ms
 
@@ -23,21 +21,16 @@ class VersionProbe:
     def __init__(self, host: str, port: int, version_host: str) -> None:
         self._headers = {"Host": version_host}
         self._url = f"http://{host}:{port}/"
-        self._session: aiohttp.ClientSession | None = None
+        self._client = HttpClient(TIMEOUT)
 
     async def version(self) -> str:
         """Return the version of the route table for requests from now on. Raises NotServing."""
-        if self._session is None:
-            self._session = aiohttp.ClientSession()
         try:
-            async with asyncio.timeout(TIMEOUT):
-                async with self._session.get(self._url, headers=self._headers) as response:
-                    return (await response.text()) if response.status == 200 else ""
-        except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
+            async with self._client.get(self._url, headers=self._headers) as response:
+                return (await response.text()) if response.status == 200 else ""
+        except FAILURES as error:
             raise NotServing(f"the gateway does not respond at {self._url} ({error!r})") from error
 
     async def close(self) -> None:
         """Close the connection. A later call opens a new one."""
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+        await self._client.close()

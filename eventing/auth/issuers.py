@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-import aiohttp
 import jwt
 import msgspec
 import yarl
@@ -20,8 +19,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 
 from clusters.base.clock import Clock
 from clusters.base.sizes import format_size
-from clusters.net.checked_connector import Resolve, checked_connector
-from clusters.net.session import read_at_most
+from clusters.net.client import FAILURES, HttpClient, Resolve, checked_connector, read_at_most
 from clusters.net.ssrf import AddressRefused, is_allowed, is_loopback
 from eventing.auth.oidc import IssuerUnreachable
 
@@ -172,17 +170,13 @@ class Discovery:
         return await self._get(_url(address, allowed), allowed)
 
     async def _get(self, url: yarl.URL, allow_hosts: frozenset[str]) -> Mapping[str, Any]:
-        limit = aiohttp.ClientTimeout(total=TIMEOUT)
-        connector = checked_connector(allow_hosts, self._resolve)
+        client = HttpClient(TIMEOUT, lambda: checked_connector(allow_hosts, self._resolve), decompress=True)
         try:
-            async with (
-                aiohttp.ClientSession(connector=connector, timeout=limit) as session,
-                session.get(url, allow_redirects=False) as answer,
-            ):
-                if answer.status != 200:
-                    raise IssuerUnreachable(f"{url} answered {answer.status}")
-                content = await read_at_most(answer, LARGEST)
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError, AddressRefused) as error:
+            async with client, client.get(url) as response:
+                if response.status != 200:
+                    raise IssuerUnreachable(f"{url} answered {response.status}")
+                content = await read_at_most(response, LARGEST)
+        except (*FAILURES, AddressRefused) as error:
             raise IssuerUnreachable(f"{url} is not reachable: {str(error) or 'no response in time'}") from error
         if len(content) > LARGEST:
             raise IssuerUnreachable(f"the response of {url} is larger than {format_size(LARGEST)}")

@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final, Protocol
 
-import aiohttp
 import msgspec
 
 from clusters.base.errors import KnodelError
 from clusters.base.redact import one_line
+from clusters.net.client import FAILURES, HttpClient, failure_reason
 from clusters.net.retry_after import parse_retry_after
 
 STRUCTURED: Final = "application/cloudevents+json; charset=utf-8"
@@ -56,33 +56,26 @@ class HttpSink:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._session: aiohttp.ClientSession | None = None  # created at the first event: it needs a running loop
+        self._client = HttpClient(TIMEOUT)
 
     async def send(self, event: Mapping[str, Any]) -> str:
         """Send one event in structured mode, as `Sink` specifies."""
-        session = self._session = self._session or aiohttp.ClientSession()
+        headers = {"Content-Type": STRUCTURED}
         try:
-            async with session.post(
-                self._url,
-                data=msgspec.json.encode(event),
-                headers={"Content-Type": STRUCTURED},
-                allow_redirects=False,
-                timeout=aiohttp.ClientTimeout(total=TIMEOUT),
-            ) as answer:
-                if answer.status < HTTPStatus.MULTIPLE_CHOICES:
-                    return f"{self._url} answered {answer.status}"
-                text = one_line((await answer.content.read(QUOTED_LENGTH)).decode("utf-8", "replace"))
-                now, retry_after = datetime.now(UTC), answer.headers.get("Retry-After")
+            async with self._client.post(self._url, data=msgspec.json.encode(event), headers=headers) as response:
+                status = response.status
+                if status < HTTPStatus.MULTIPLE_CHOICES:
+                    return f"{self._url} answered {status}"
+                text = one_line((await response.content.read(QUOTED_LENGTH)).decode("utf-8", "replace"))
+                now, retry_after = datetime.now(UTC), response.headers.get("Retry-After")
                 raise NotDelivered(
-                    f"{self._url} answered {answer.status}" + (f": {text}" if text else ""),
-                    again=answer.status in RETRIED or answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR,
+                    f"{self._url} answered {status}" + (f": {text}" if text else ""),
+                    again=status in RETRIED or status >= HTTPStatus.INTERNAL_SERVER_ERROR,
                     retry_after=parse_retry_after(retry_after, now, least=0.0, most=LONGEST_PAUSE) or 0.0,
                 )
-        except (aiohttp.ClientError, OSError, ValueError) as exc:  # TimeoutError is an OSError, a bad URL a ValueError
-            reason = str(exc) or type(exc).__name__
-            raise NotDelivered(f"{self._url} did not answer: {reason}", again=True) from exc
+        except FAILURES as exc:
+            raise NotDelivered(f"{self._url} did not answer: {failure_reason(exc)}", again=True) from exc
 
     async def close(self) -> None:
         """Close its connections."""
-        if self._session is not None:
-            await self._session.close()
+        await self._client.close()

@@ -46,7 +46,7 @@ def keep_files(state: Path, model: Object, *, dry_run: bool = False) -> Object:
     """
     from serving.storage import kept
     from serving.storage.base import digest as digests  # heavy; only local files need these
-    from serving.storage.base.errors import StorageError, TemporaryError
+    from serving.storage.base.errors import RetryableStorageError, StorageError
     from serving.storage.sources.local import file_uri_path
 
     spec = model.get("spec")
@@ -65,7 +65,7 @@ def keep_files(state: Path, model: Object, *, dry_run: bool = False) -> Object:
             digests.check(uri, promised, digest)
         else:
             digest = kept.keep(path, uri, promised, folder, kept_limit(state), verify=True)
-    except TemporaryError as error:
+    except RetryableStorageError as error:
         raise CommandError(str(error)) from error
     except StorageError as error:
         raise UsageError(str(error)) from error

@@ -16,7 +16,7 @@ from eventing.objects.apis import ModelChange
 from eventing.objects.ports import EventSource
 from serving.storage import kept
 from serving.storage.base import digest as digests
-from serving.storage.base.errors import OutsideFolder, StorageError, TemporaryError
+from serving.storage.base.errors import OutsideFolder, RetryableStorageError, StorageError
 from serving.storage.sources.local import file_uri_path, restrict_to
 from serving.storage.transfer.urls import is_file_uri
 
@@ -41,7 +41,7 @@ class EventFiles:
             return await asyncio.to_thread(self._keep, uri, change.digest, source.storage_prefixes)
         except OutsideFolder as error:
             raise Forbidden(f"{error}: see `storagePrefixes` of EventSource {source.name}") from error
-        except TemporaryError as error:
+        except RetryableStorageError as error:
             raise Unavailable(str(error)) from error
         except StorageError as error:
             raise Invalid("the event", [FieldError("spec.change.storageUri", str(error))]) from error

@@ -20,7 +20,7 @@ from serving.storage.archives.archive import is_archive, unpack
 from serving.storage.base import digest as digests
 from serving.storage.base import disk
 from serving.storage.base.artifact import Artifact
-from serving.storage.base.errors import StorageError, TemporaryError
+from serving.storage.base.errors import RetryableStorageError, StorageError
 from serving.storage.cache import ARCHIVES, FILE, FILES, FOLDERS, TEMPORARY, Cache
 from serving.storage.sources.local import LocalPath, is_folder, real_folder, real_path
 
@@ -66,9 +66,9 @@ def keep(source: LocalPath, uri: str, digest: str, kept: Path, limit: int, *, ve
     """Copy the file, folder or archive at `source` to the folder `kept`, unless it is there, and return its digest.
 
     `verify` reads a present copy, and replaces a damaged one. On errors no copy is made. Raises StorageError when
-    `source` does not exist, has no files, or has another digest than `digest`. Raises TemporaryError when all copies
-    would exceed `limit` bytes, when the disk is full, and when the files change during each attempt, because a copy
-    must not mix old and new files.
+    `source` does not exist, has no files, or has another digest than `digest`. Raises RetryableStorageError when all
+    copies would exceed `limit` bytes, when the disk is full, and when the files change during each attempt, because a
+    copy must not mix old and new files.
     """
     try:
         for _ in range(_TRIES):
@@ -84,7 +84,7 @@ def keep(source: LocalPath, uri: str, digest: str, kept: Path, limit: int, *, ve
         if damaged is None:
             raise
         raise _damaged(uri, digest, damaged, error) from error
-    raise TemporaryError(f"{uri}: was changed while it was copied: try again when no process writes to it")
+    raise RetryableStorageError(f"{uri}: was changed while it was copied: try again when no process writes to it")
 
 
 def _keep_copy(source: LocalPath, uri: str, found: str, kept: Path, limit: int, *, replace: bool) -> bool:
@@ -95,7 +95,7 @@ def _keep_copy(source: LocalPath, uri: str, found: str, kept: Path, limit: int, 
         try:
             copy = _copy_to(work, source, uri)
         except OSError as error:
-            raise TemporaryError(f"{uri}: cannot be copied to {kept} ({error.strerror}): make room") from error
+            raise RetryableStorageError(f"{uri}: cannot be copied to {kept} ({error.strerror}): make room") from error
         if copy.digest != found:  # the source was changed since
             return False
         if not replace and is_kept(kept, source, copy.digest):
@@ -294,7 +294,7 @@ def _name_of(copy: Path) -> str:
 def _damaged(uri: str, digest: str, copy: Path, error: StorageError) -> StorageError:
     """Return the error of a damaged copy that cannot be replaced because of `error`."""
     reason = str(error).removeprefix(f"{uri}: ")
-    kind = TemporaryError if isinstance(error, TemporaryError) else StorageError
+    kind = RetryableStorageError if isinstance(error, RetryableStorageError) else StorageError
     return kind(
         f"{uri}: its kept copy {copy} is damaged and cannot be replaced from there: {reason}. Put the files with "
         f"digest {digest} there again, or deploy other files"
@@ -304,7 +304,7 @@ def _damaged(uri: str, digest: str, copy: Path, error: StorageError) -> StorageE
 def _check_room(uri: str, size: int, kept: Path, limit: int) -> None:
     used = used_bytes(kept)
     if used + size > limit:
-        raise TemporaryError(
+        raise RetryableStorageError(
             f"{uri}: has {format_size(size)}, and kept model files use {format_size(used)} of {format_size(limit)}: "
             f"delete models that are not needed and try again after {GRACE_PERIOD // 60 + 1:.0f} minutes, when their "
             f"copies are deleted, or set {LIMIT_VARIABLE} to more bytes and start the platform again"

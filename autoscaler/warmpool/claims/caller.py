@@ -14,8 +14,8 @@ from autoscaler.config import WarmStart
 from autoscaler.warmpool.claims.assignment import MemberAssignment
 from clusters.base.errors import KnodelError
 from clusters.base.redact import one_line
+from clusters.net.client import FAILURES, HttpClient, failure_reason, read_at_most
 from clusters.net.endpoints import Endpoint
-from clusters.net.session import LazySession, read_at_most
 
 MAX_ANSWER: Final = 4_096
 """Maximum bytes read of a response; ours has about 40, an error one line."""
@@ -56,7 +56,7 @@ class HttpLoadCaller:
 
     def __init__(self, settings: WarmStart | None = None) -> None:
         timeout = (settings or WarmStart()).assign_timeout
-        self._session = LazySession(timeout, partial(aiohttp.TCPConnector, limit=MAX_CALLS, force_close=True))
+        self._client = HttpClient(timeout, partial(aiohttp.TCPConnector, limit=MAX_CALLS, force_close=True))
 
     async def load(self, endpoint: Endpoint, token: str, assignment: MemberAssignment) -> None:
         """Send the assignment. Raises LoadCallFailed after `WarmStart.assign_timeout` at the latest, LoadCallRefused
@@ -64,19 +64,19 @@ class HttpLoadCaller:
         """
         url = f"http://{endpoint.host}:{endpoint.management_port}{load_path(assignment.name)}"
         headers = {"Authorization": f"Bearer {token}"}
-        call = self._session.open().post(url, json=assignment.body(), headers=headers, allow_redirects=False)
+        call = self._client.post(url, json=assignment.body(), headers=headers)
         try:
             async with call as response:
                 answer = await read_at_most(response, MAX_ANSWER)
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as exc:
-            raise LoadCallFailed(f"{endpoint.pod}: {url} did not answer: {str(exc) or type(exc).__name__}") from exc
+        except FAILURES as exc:
+            raise LoadCallFailed(f"{endpoint.pod}: {url} did not answer: {failure_reason(exc)}") from exc
         if response.status != HTTPStatus.OK:
             kind = LoadCallRefused if response.status == HTTPStatus.BAD_REQUEST else LoadCallFailed
             raise kind(f"{endpoint.pod}: {url} answered {response.status}: {_words(answer)}")
 
     async def close(self) -> None:
         """Close all connections; the next call opens new ones."""
-        await self._session.close()
+        await self._client.close()
 
 
 def load_path(model: str) -> str:

@@ -5,7 +5,7 @@
         ├── DownloadInterrupted  a connection failed or timed out; a later attempt resumes the download
         ├── HttpStatusError      the store responded with an error status
         ├── OutsideFolder        a link leads out of the folder that bounds the read
-        └── TemporaryError       no room, or the files are being written; a later call may succeed
+        └── RetryableStorageError       no room, or the files are being written; a later call may succeed
 
 Messages name the URI without credentials and the remedy. They contain no path of this machine, except for the path of a
 kept copy (`kept`).
@@ -28,7 +28,7 @@ class OutsideFolder(StorageError):
     """A link leads out of the folder that bounds the read."""
 
 
-class TemporaryError(StorageError):
+class RetryableStorageError(StorageError):
     """The same call may succeed later: there is no room, or the files are being written."""
 
 

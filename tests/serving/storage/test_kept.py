@@ -17,7 +17,7 @@ import pytest
 from serving.storage import kept
 from serving.storage.base import disk
 from serving.storage.base.digest import of_bytes
-from serving.storage.base.errors import StorageError, TemporaryError
+from serving.storage.base.errors import RetryableStorageError, StorageError
 from serving.storage.cache import FOLDERS
 from serving.storage.fetch import StorageOptions, fetch
 from serving.storage.folder_lock import lock_folder
@@ -478,6 +478,8 @@ def test_a_folder_that_changes_at_each_try_is_not_kept(tmp_path: Path, monkeypat
         return found
 
     monkeypatch.setattr(kept, "digest_at", changes_after_it_was_hashed)
-    with pytest.raises(TemporaryError, match="was changed while it was copied: try again when no process writes to it"):
+    with pytest.raises(
+        RetryableStorageError, match="was changed while it was copied: try again when no process writes to it"
+    ):
         digest_of(source, folder)
     assert kept.used_bytes(folder) == 0

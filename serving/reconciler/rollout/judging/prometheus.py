@@ -9,10 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Final
 
-import aiohttp
-
 from clusters.base.sizes import format_size
-from clusters.net.session import LazySession, read_at_most
+from clusters.net.client import FAILURES, HttpClient, failure_reason, read_at_most
 from serving.reconciler.rollout.judging.queries import NoValue, QueryBackoff, parse_value
 from serving.types.rollout import MetricRule
 
@@ -36,7 +34,7 @@ class Prometheus:
 
     def __init__(self, url: str, timeout: float = TIMEOUT, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._url = url.rstrip("/")
-        self._session = LazySession(timeout, aiohttp.TCPConnector)
+        self._client = HttpClient(timeout)
         self._warned: dict[str, str] = {}
         self._backoff = QueryBackoff(monotonic)
 
@@ -47,7 +45,7 @@ class Prometheus:
 
     async def close(self) -> None:
         """Close all connections; the next query opens new ones."""
-        await self._session.close()
+        await self._client.close()
 
     async def _value(self, rule: MetricRule) -> float | None:
         if self._backoff.is_paused(rule.query):
@@ -66,14 +64,14 @@ class Prometheus:
             raise NoValue("rollout.prometheusUrl is not set: set it to the address of a Prometheus")
         url = f"{self._url}{PATH}"
         try:
-            async with self._session.open().post(url, data={"query": query}, allow_redirects=False) as response:
+            async with self._client.post(url, data={"query": query}) as response:
                 if response.status not in EXPLAINED:
                     raise NoValue(f"the server answered {response.status}: check rollout.prometheusUrl")
                 body = await read_at_most(response, MAX_BYTES)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except FAILURES as error:
             if isinstance(error, TimeoutError):
                 self._backoff.record_timeout(query)
-            raise NoValue(f"the server did not answer: {str(error) or type(error).__name__}") from error
+            raise NoValue(f"the server did not answer: {failure_reason(error)}") from error
         self._backoff.record_answer(query)
         if len(body) > MAX_BYTES:
             raise NoValue(f"the server answered more than {format_size(MAX_BYTES)}: aggregate the query")
