@@ -1,7 +1,6 @@
 """Control-plane replicas of the tests' own on a real cluster: they act in one namespace, with settings of their own.
 
-Where Knodel is installed its Lease is taken for as long: two leaders with different settings would make revisions
-against each other. The installed replicas stand by meanwhile, and take over again when the Lease is given back.
+Where Knodel is installed its Lease is taken for as long (`tests.cluster.leases`).
 """
 
 from __future__ import annotations
@@ -20,16 +19,15 @@ from clusters.base.api import Cluster
 from clusters.base.errors import NotFound
 from clusters.base.objects import LEASE, Kind
 from clusters.runtime.manager.options import SYSTEM_NAMESPACE, Options
-from clusters.runtime.manager.process import LEASE_PERIOD, ControlPlaneProgram, run_replica
+from clusters.runtime.manager.process import ControlPlaneProgram, run_replica
 from serving.types.settings.settings import Settings, settings_from_text, settings_to_dict
+from tests.cluster import leases
 from tests.support.kubernetes import KubeTarget, installed_settings, kubernetes_cluster
 from tests.support.wait import eventually
 
 T = TypeVar("T")
 
 MANAGER = "tests"
-NOTICED_WITHIN = 1.5 * LEASE_PERIOD
-"""s until a leader whose Lease was taken has looked at it, and has stopped."""
 WRITES = frozenset({"create", "apply", "patch", "delete", "scale"})
 TESTBED = """
 gateway: {address: 198.18.128.80, port: 80, domain: knodel.test}
@@ -78,7 +76,7 @@ async def acting(
 ) -> AsyncIterator[Recording]:
     """A leading replica of the program in `namespace` until the end of the block; what it writes is recorded."""
     identity = f"tests-{uuid.uuid4().hex[:10]}"
-    system = await _take_lease(cluster, program.lease, namespace, identity)
+    system = SYSTEM_NAMESPACE if await leases.take(cluster, program.lease, identity) else namespace
     config = folder / f"{program.lease}.yaml"
     config.write_text(yaml.safe_dump(settings_to_dict(settings)))
     stop = asyncio.Event()
@@ -113,17 +111,6 @@ def _options(config: Path, namespace: str, system: str, identity: str) -> Option
         log_format="text",
         log_level="info",
     )
-
-
-async def _take_lease(cluster: Cluster, name: str, namespace: str, identity: str) -> str:
-    """Make the Lease of an installed Knodel ours, and wait until its leader has seen that; where the Lease is."""
-    try:
-        taken = {"spec": {"holderIdentity": identity}}
-        await cluster.patch(LEASE, name, taken, SYSTEM_NAMESPACE, manager=MANAGER)
-    except NotFound:
-        return namespace
-    await asyncio.sleep(NOTICED_WITHIN)
-    return SYSTEM_NAMESPACE
 
 
 async def _leads(cluster: Cluster, name: str, namespace: str, identity: str, replica: asyncio.Task[None]) -> bool:

@@ -16,9 +16,10 @@ from clusters.base.api import Cluster
 from clusters.base.errors import NotFound
 from clusters.base.objects import NAMESPACE
 from serving.types.settings.settings import Settings
+from tests.cluster import leases
 from tests.cluster.acting import settings_of
 from tests.cluster.calling import Caller, calling
-from tests.cluster.own_autoscaler import GRACE, installed_grace, is_running, own_autoscaler, standing_by
+from tests.cluster.own_autoscaler import GRACE, LEASE_NAME, installed_grace, is_running, own_autoscaler
 from tests.cluster.place import Place, place
 from tests.cluster.plain import Plain
 from tests.support.artifacts import ArtifactServer, artifact_server
@@ -33,24 +34,26 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if config.getoption("--cluster") != "kubernetes" else None
 
 
-LAST = ("test_rights.py", "test_uninstall.py")
-"""The one judges all that has happened, the other takes Knodel off the cluster."""
-EXCLUSIVE = frozenset(
+OWN_REPLICAS = frozenset(
     {
-        "test_class_restart.py",  # these hold the Lease of the installed controller or autoscaler
+        "test_class_restart.py",
         "test_crash_sample.py",
-        "test_knative_facts.py",
         "test_pod_security.py",
         "test_reconciler.py",
         "test_refusals.py",
         "test_stores.py",
-        "test_training_jobs.py",
-        "test_kills.py",  # these kill, replace or remove what others use
-        "test_planted_secrets.py",
+    }
+)
+"""Files whose tests run replicas of their own while the installed ones stand by: side by side among themselves."""
+LAST = ("test_rights.py", "test_uninstall.py")
+"""The first judges the rights used by all tests before it; the second removes Knodel from the cluster."""
+EXCLUSIVE = frozenset(
+    {
+        "test_kills.py",  # these kill, replace or reconfigure components that others use
         "test_conformance.py",
         "test_readme.py",
-        "test_training.py",
-        "test_rapid_reset.py",  # these put the machine under load, or measure it
+        "test_training_jobs.py",
+        "test_rapid_reset.py",  # these load the machine, or measure it
         "test_signals.py",
         *LAST,
     }
@@ -59,8 +62,10 @@ EXCLUSIVE = frozenset(
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of `EXCLUSIVE`, and put those of `LAST` at the end."""
+    """Mark the tests of `OWN_REPLICAS` and `EXCLUSIVE`, and put those of `LAST` at the end."""
     for item in items:
+        if item.path.name in OWN_REPLICAS:
+            item.add_marker(pytest.mark.own_replicas)
         if item.path.name in EXCLUSIVE:
             item.add_marker(pytest.mark.exclusive)
     order = {name: place for place, name in enumerate(LAST, 1)}
@@ -134,7 +139,7 @@ async def caller(plain: Plain) -> AsyncIterator[Caller]:
 @pytest.fixture
 async def alone(cluster: Cluster) -> AsyncIterator[None]:
     """No installed autoscaler acts: the test runs those that it wants."""
-    async with standing_by(cluster):
+    async with leases.held(cluster, LEASE_NAME):
         yield
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import cast
@@ -15,11 +14,9 @@ from autoscaler.settings_file import FileSettings, read_settings
 from clusters.base.api import Cluster
 from clusters.base.clock import SystemClock
 from clusters.base.errors import NotFound
-from clusters.base.objects import CONFIG_MAP, DEPLOYMENT, LEASE
-from clusters.runtime.lease import LeaderLease
+from clusters.base.objects import CONFIG_MAP, DEPLOYMENT
 from clusters.runtime.manager.options import SYSTEM_NAMESPACE, parse_options
-from clusters.runtime.manager.process import LEASE_DURATION, LEASE_PERIOD
-from tests.cluster.acting import MANAGER, NOTICED_WITHIN, Recording
+from tests.cluster.acting import Recording
 
 LEASE_NAME = PROGRAM.lease
 GRACE = 2.0
@@ -64,25 +61,3 @@ async def installed_grace(cluster: Cluster) -> float:
     """Seconds of grace of the installed autoscaler."""
     found = await cluster.get(CONFIG_MAP, "knodel-config", SYSTEM_NAMESPACE)
     return read_settings(found["data"]["config.yaml"], "ConfigMap knodel-config").settings.zero.grace
-
-
-@asynccontextmanager
-async def standing_by(cluster: Cluster) -> AsyncIterator[None]:
-    """The installed autoscalers do not act until the end of the block: their Lease is held here."""
-    if not await is_running(cluster):
-        yield
-        return
-    identity = f"tests-{uuid.uuid4().hex[:10]}"
-    taken = {"spec": {"holderIdentity": identity}}
-    await cluster.patch(LEASE, LEASE_NAME, taken, SYSTEM_NAMESPACE, manager=MANAGER)
-    lease = LeaderLease(cluster, LEASE_NAME, SYSTEM_NAMESPACE, identity, SystemClock(), LEASE_DURATION, LEASE_PERIOD)
-    await lease.acquire()
-    holding = asyncio.create_task(lease.hold())
-    try:
-        await asyncio.sleep(NOTICED_WITHIN)
-        yield
-    finally:
-        holding.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await holding
-        await lease.release()
