@@ -41,7 +41,7 @@ test: setup ## Run the everyday tests
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --durations 20 $(LAST_FAILED)
 
 test-long: setup ## Run the tests of minutes: other programs' clients, OCR over served models, memory, kills, a full disk, the guide's examples
-	$(BIN)/pytest --long --timeout 900 --durations 20 $(LAST_FAILED) tests/long
+	$(BIN)/pytest --long --timeout 900 --durations 20 -o cache_dir=.pytest_cache/long $(LAST_FAILED) tests/long
 
 # TESTBED=1: the rows of real Kubernetes, too (as root).
 test-faults: setup ## Inject every fault of the catalogue (docs/evidence/reliability.md) and write its table: half an hour; needs libfaketime

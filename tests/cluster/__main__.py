@@ -21,12 +21,14 @@ from tests.support.kubernetes import find_target, kubernetes_cluster
 
 FOLDERS = ("tests/contract", "tests/scenarios", "tests/cluster")
 PYTEST = (sys.executable, "-m", "pytest", "--cluster", "kubernetes", "--timeout", "600", "--durations", "20")
+CACHE = ("-o", "cache_dir=.pytest_cache/cluster")
+"""A record of failures of their own: other tests may run beside these."""
 AGAIN = ("--last-failed", "--last-failed-no-failures", "all")
 
 
 def run(*options: str) -> int:
     """Run pytest with `options` over all folders and return its exit code."""
-    return subprocess.run([*PYTEST, *options, *FOLDERS], check=False).returncode
+    return subprocess.run([*PYTEST, *CACHE, *options, *FOLDERS], check=False).returncode
 
 
 async def run_with_leases_held(*options: str) -> int:
