@@ -163,7 +163,7 @@ class Testbed:
             self._start(containerd, "configuration", "network"),
             Step("imported images", self._import, ("images", containerd)),
             self._start(kubelet, api, "imported images"),
-            self._start(node.KUBE_PROXY, api),
+            self._start(node.KUBE_PROXY, kubelet),  # it is ready once the node is registered
             Step("node", self._await_node, (kubelet,)),
             Step("add-ons", lambda: self._install(eventing), (api,)),
         ]
