@@ -12,7 +12,7 @@ from pathlib import Path
 
 from clusters.base.errors import NotFound
 from clusters.base.objects import MODEL, Kind, Object, condition_of, generation_of, name_of, namespace_of
-from serving.cli.base.errors import CommandError, DeadlineExceeded, UsageError
+from serving.cli.base.errors import CommandError, TimedOut, UsageError
 from serving.cli.base.home import expand_home
 from serving.cli.client.client import Client
 from serving.cli.client.wait import wait_until
@@ -137,7 +137,7 @@ def present_object(client: Client, kind: Kind, obj: Object) -> Object | None:
     with suppress(NotFound):
         present = client.get(kind, name, namespace)
         if kind is MODEL and isinstance(spec, dict) and spec.get("digest") and awaits_record(present):
-            with suppress(DeadlineExceeded):
+            with suppress(TimedOut):
                 return wait_until(client, name, namespace, RECORD_TIMEOUT, lambda model: not awaits_record(model))
         return present
     return None

@@ -17,7 +17,7 @@ from typing import Final
 from starlette.types import ASGIApp
 
 from serving.modelserver.base.assignment import Assignment, BadAssignment, parse_assignment
-from serving.modelserver.base.errors import BadOptions, BadRequest, Conflict, NotReady
+from serving.modelserver.base.errors import BadOptions, InvalidRequest, ModelConflict, NotReady
 from serving.modelserver.base.first_digest import remember
 from serving.modelserver.base.options import ServerOptions
 from serving.modelserver.base.stats import Stats
@@ -140,11 +140,11 @@ class OneModel:
     async def load_call(self, name: str, body: bytes) -> str:
         """Accept the assignment of a claim, and return before the model is loaded. Raises ServingError."""
         if self._claim is None:
-            raise Conflict("this server is not a member of a pool: it serves the model of its command line")
+            raise ModelConflict("this server is not a member of a pool: it serves the model of its command line")
         try:
             assignment = parse_assignment(name, body, self._options.bounds)
         except BadAssignment as error:
-            raise BadRequest(str(error)) from error
+            raise InvalidRequest(str(error)) from error
         try:
             self._claim.take(assignment)
         except BadAssignment as error:  # this member cannot store it; another one may
@@ -152,8 +152,8 @@ class OneModel:
         return self._state()
 
     async def unload_call(self, name: str) -> str:
-        """Raise Conflict: the only model of a server cannot be unloaded."""
-        raise Conflict("the only model of this server cannot be unloaded: stop the server")
+        """Raise ModelConflict: the only model of a server cannot be unloaded."""
+        raise ModelConflict("the only model of this server cannot be unloaded: stop the server")
 
     def _state(self) -> str:
         return READY if self.lifecycle.has_model else LOADING

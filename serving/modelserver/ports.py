@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from starlette.types import ASGIApp
 
-from serving.modelserver.connections.listener import HttpListener
+from serving.modelserver.connections.listener import AsgiListener
 from serving.modelserver.execution.inference import Inference
 from serving.modelserver.observe.observability import Observability
 
@@ -27,8 +27,8 @@ QUIET: Final = 0.25  # s without a request, after which load balancers have stop
 class Ports(msgspec.Struct, frozen=True):
     """The listeners of a server."""
 
-    data: HttpListener
-    management: HttpListener
+    data: AsgiListener
+    management: AsgiListener
     grpc: GrpcServer | None
     observability: Observability
 

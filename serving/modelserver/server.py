@@ -18,7 +18,7 @@ from serving.modelserver.base.limits import BodyBudget, ServerLimits
 from serving.modelserver.base.logs import own_stderr
 from serving.modelserver.base.options import ServerOptions
 from serving.modelserver.base.stats import StartupTimes, Stats
-from serving.modelserver.connections.listener import HttpListener
+from serving.modelserver.connections.listener import AsgiListener
 from serving.modelserver.connections.sockets import Sockets
 from serving.modelserver.endpoints.confirmation import Confirmation
 from serving.modelserver.endpoints.management import make_management_app
@@ -112,8 +112,8 @@ class ModelServer:
             models.confirmation,
         )  # fmt: skip
         self._ports = Ports(
-            HttpListener(observability.instrument(models.app), sockets.data, limits),
-            HttpListener(management, sockets.management, replace(limits, body=MAX_BODY_SIZE)),
+            AsgiListener(observability.instrument(models.app), sockets.data, limits),
+            AsgiListener(management, sockets.management, replace(limits, body=MAX_BODY_SIZE)),
             None if options.grpc_port is None else _make_grpc_server(models, context),
             observability,
         )

@@ -5,7 +5,7 @@ KnodelError                 1   failed
 └── CommandError            1
     ├── UsageError          2   wrong usage, or refused by validation
     ├── DoesNotExist        3   not found
-    ├── DeadlineExceeded    4   not ready in time
+    ├── TimedOut            4   not ready in time
     └── Unreachable         1   no response, or an incomplete one
 """
 
@@ -35,7 +35,7 @@ class DoesNotExist(CommandError):
     exit_code = NOT_FOUND
 
 
-class DeadlineExceeded(CommandError):
+class TimedOut(CommandError):
     """The awaited state was not reached before the deadline."""
 
     exit_code = TIMED_OUT

@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext
 from clusters.base.durations import parse_duration
 from clusters.base.errors import Gone, NotFound
 from clusters.base.objects import MODEL, Object, condition_of, generation_of, version_of
-from serving.cli.base.errors import CommandError, DeadlineExceeded, Unreachable, UsageError
+from serving.cli.base.errors import CommandError, TimedOut, Unreachable, UsageError
 from serving.cli.base.output import Progress
 from serving.cli.client.client import Client
 from serving.cli.client.replicas import replica_problems
@@ -43,7 +43,7 @@ def wait_until_ready(client: Client, name: str, namespace: str, timeout: float, 
     """Wait until the newest version is ready at `generation` or later, and return the Model.
 
     `generation` is that of the stored change, 0 for none. Raises CommandError with the reason as soon as that version
-    has failed for good, DeadlineExceeded after `timeout` seconds, Unreachable.
+    has failed for good, TimedOut after `timeout` seconds, Unreachable.
     """
     return _wait(client, name, namespace, timeout, generation, READY)
 
@@ -59,7 +59,7 @@ def is_routed(model: Object, generation: int) -> bool:
 
 
 def wait_until(client: Client, name: str, namespace: str, timeout: float, done: Callable[[Object], bool]) -> Object:
-    """Wait until `done(model)` and return the Model. Raises DeadlineExceeded after `timeout` seconds."""
+    """Wait until `done(model)` and return the Model. Raises TimedOut after `timeout` seconds."""
     progress = Progress()
     try:
         return _follow(client, name, namespace, timeout, done, progress)
@@ -118,7 +118,7 @@ def _follow(
             return model
         if left <= 0:
             reasons = "; ".join([_state(model), *replica_problems(client, name, namespace)])
-            raise DeadlineExceeded(f"model {name} was not ready within {timeout:g} s: {reasons}")
+            raise TimedOut(f"model {name} was not ready within {timeout:g} s: {reasons}")
         progress.show(f"{name}: {_state(model)}")
         try:
             for kind, changed in client.watch(MODEL, namespace, name, version_of(model), left):

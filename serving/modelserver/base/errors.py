@@ -4,22 +4,22 @@ KnodelError
 ├── BadOptions                invalid command-line options or environment variables
 ├── CannotListen              the address of a port is taken or invalid
 └── ServingError              the base class of error responses
-    ├── BadRequest      400   the request violates the protocol, or the model does not accept its input
-    ├── Unauthorized    401   a load call without a valid token
-    ├── Forbidden       403   the Host or Origin header is not an allowed name
-    ├── NotFound        404   unknown path, model or version
-    ├── RequestTimeout  408   head or body arrived too slowly
-    ├── Conflict        409   a load call for a server that already has, or is limited to, another model
-    ├── TooLarge        413   more bytes or numbers than allowed
-    ├── UnsupportedType 415   unsupported Content-Type or Content-Encoding
-    ├── Overloaded      429   the queue or the memory for bodies is full; Retry-After
-    ├── HeadTooLarge    431   too many headers, or too large ones
-    ├── ModelFailed     500   the model failed; the log has the details under the id in the message
-    ├── NotReady        503   the model is still loading, or all threads hang; Retry-After
-    ├── DeviceLost      503   this process lost the accelerator and must be restarted; Retry-After
-    ├── QueueExpired    503   the deadline passed in the queue, before the model saw the request; Retry-After
-    ├── DeadlineExceeded 504  the deadline passed while the model worked: a retry would cost as much again
-    └── ClientLeft            the caller disconnected, so no response is sent
+    ├── InvalidRequest    400   the request violates the protocol, or the model does not accept its input
+    ├── Unauthorized      401   a load call without a valid token
+    ├── ForbiddenHost     403   the Host or Origin header is not an allowed name
+    ├── ResourceNotFound  404   unknown path, model or version
+    ├── RequestTimeout    408   head or body arrived too slowly
+    ├── ModelConflict     409   a load call for a server that already has, or is limited to, another model
+    ├── ContentTooLarge   413   more bytes or numbers than allowed
+    ├── UnsupportedType   415   unsupported Content-Type or Content-Encoding
+    ├── Overloaded        429   the queue or the memory for bodies is full; Retry-After
+    ├── HeadTooLarge      431   too many headers, or too large ones
+    ├── ModelFailed       500   the model failed; the log has the details under the id in the message
+    ├── NotReady          503   the model is still loading, or all threads hang; Retry-After
+    ├── DeviceLost        503   this process lost the accelerator and must be restarted; Retry-After
+    ├── QueueExpired      503   the deadline passed in the queue, before the model saw the request; Retry-After
+    ├── DeadlineExceeded  504   the deadline passed while the model worked: a retry would cost as much again
+    └── ClientLeft              the caller disconnected, so no response is sent
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ class ServingError(KnodelError):
     retry_after: ClassVar[int | None] = None
 
 
-class BadRequest(ServingError):
+class InvalidRequest(ServingError):
     """The request violates the protocol, or the model does not accept its input."""
 
     status = 400
 
 
-class BadFraming(BadRequest):
+class BadFraming(InvalidRequest):
     """The request is not valid HTTP/1.1, or two parsers could read it differently; the connection is closed."""
 
 
@@ -77,13 +77,13 @@ class Unauthorized(ServingError):
     status = 401
 
 
-class Forbidden(ServingError):
+class ForbiddenHost(ServingError):
     """The Host or Origin of the request is not an allowed name."""
 
     status = 403
 
 
-class NotFound(ServingError):
+class ResourceNotFound(ServingError):
     """The path, model or version does not exist."""
 
     status = 404
@@ -95,13 +95,13 @@ class RequestTimeout(ServingError):
     status = 408
 
 
-class Conflict(ServingError):
+class ModelConflict(ServingError):
     """The request conflicts with the model that the server already has."""
 
     status = 409
 
 
-class TooLarge(ServingError):
+class ContentTooLarge(ServingError):
     """The request exceeds a size limit."""
 
     status = 413

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from serving.modelserver.base.errors import BadRequest
+from serving.modelserver.base.errors import InvalidRequest
 
 _LARGE_MESSAGE: Final = 64 * 1024  # bytes
 _MAX_QUOTED: Final = 100  # characters of a name that a message repeats
@@ -19,7 +19,7 @@ _NEXT: Final = re.compile(
 
 
 def check_names(message: bytes, members: int) -> None:
-    """Raise BadRequest if an object in the decoded `message` has a duplicate name.
+    """Raise InvalidRequest if an object in the decoded `message` has a duplicate name.
 
     `members` is the total number of members that the decoder returned, over all objects. Each member needs a colon. A
     message with exactly as many colons as members therefore has no duplicates. This fast check suffices for nearly all
@@ -29,7 +29,7 @@ def check_names(message: bytes, members: int) -> None:
         try:
             _ = message.isascii() or message.decode()
         except UnicodeDecodeError as error:  # a decoder does not validate the text of members that it skips
-            raise BadRequest("the body is not valid UTF-8") from error
+            raise InvalidRequest("the body is not valid UTF-8") from error
         _scan(message)
 
 
@@ -46,7 +46,7 @@ def _has_colons(message: bytes, wanted: int) -> bool:
 
 
 def _scan(message: bytes) -> None:
-    """Raise BadRequest for the first duplicate name."""
+    """Raise InvalidRequest for the first duplicate name."""
     names: list[set[bytes]] = []
     place = 0
     while (found := _NEXT.match(message, place)) is not None:
@@ -61,7 +61,7 @@ def _scan(message: bytes) -> None:
                 try:
                     name = msgspec.json.decode(token, type=str).encode()
                 except (msgspec.DecodeError, UnicodeError) as error:
-                    raise BadRequest("the name of a member is not a valid string") from error
+                    raise InvalidRequest("the name of a member is not a valid string") from error
             if name in names[-1]:
-                raise BadRequest(f"{name[:_MAX_QUOTED].decode(errors='replace')!r} is given twice")
+                raise InvalidRequest(f"{name[:_MAX_QUOTED].decode(errors='replace')!r} is given twice")
             names[-1].add(name)

@@ -37,7 +37,7 @@ from typing import Any, Final, Literal
 
 from clusters.base.latency_buckets import bucket_of
 from clusters.gateway.token import HEADER, is_valid
-from serving.modelserver.base.errors import BadRequest, ClientLeft, ModelFailed
+from serving.modelserver.base.errors import ClientLeft, InvalidRequest, ModelFailed
 from serving.modelserver.base.latency import LATENCY_EDGES, BucketCounter, by_bucket
 
 TAG: Final = b"knative-serving-tag"
@@ -83,7 +83,7 @@ def outcome_of(status: int) -> Outcome:
     """Return the outcome of a response with this HTTP status."""
     if status == ClientLeft.status:
         return "left"
-    if status < BadRequest.status:
+    if status < InvalidRequest.status:
         return "answered"
     return "error" if status >= ModelFailed.status else "refused"
 

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 from starlette.types import Message, Receive, Scope
 
-from serving.modelserver.base.errors import BadRequest, ClientLeft, UnsupportedType
+from serving.modelserver.base.errors import ClientLeft, InvalidRequest, UnsupportedType
 from serving.modelserver.base.headers import JSON_LENGTH, Headers, media_type
 from serving.modelserver.base.limits import SMALL_BODY, BodyBudget
 from serving.modelserver.codec.decompression import CODINGS, decompress
@@ -18,7 +18,7 @@ _BROWSER_HEADERS: Final = frozenset({b"origin", b"sec-fetch-site"})
 _MAX_DIGITS: Final = 12  # digits
 
 
-class RequestBody(msgspec.Struct, frozen=True):
+class BufferedBody(msgspec.Struct, frozen=True):
     """A complete body; binary data begins at offset `json_length`, None if all of it is JSON.
 
     The owner must give `lent` bytes back to the budget when it no longer needs the body.
@@ -29,20 +29,20 @@ class RequestBody(msgspec.Struct, frozen=True):
     lent: int = 0
 
 
-async def read_body(scope: Scope, receive: Receive, budget: BodyBudget, limit: int) -> RequestBody:
+async def read_body(scope: Scope, receive: Receive, budget: BodyBudget, limit: int) -> BufferedBody:
     """Return the complete body, decompressed to at most `limit` bytes.
 
-    Raises BadRequest, ClientLeft, Overloaded, TooLarge, UnsupportedType.
+    Raises InvalidRequest, ClientLeft, Overloaded, ContentTooLarge, UnsupportedType.
     """
     json_length, coding = _check_headers(scope["headers"])
     content, lent = await read_content(receive, budget)
     if coding is None:
-        return RequestBody(content, json_length, lent)
+        return BufferedBody(content, json_length, lent)
     try:
         content, decompressed_lent = await decompress(content, budget, limit, coding)
     finally:
         budget.give_back(lent)
-    return RequestBody(content, json_length, decompressed_lent)
+    return BufferedBody(content, json_length, decompressed_lent)
 
 
 async def read_content(receive: Receive, budget: BodyBudget) -> tuple[bytes, int]:
@@ -91,7 +91,7 @@ class ReplayReceive:
 
 
 def _check_headers(headers: Headers) -> tuple[int | None, bytes | None]:
-    """Return the length of the JSON part and the content coding. Raises BadRequest, UnsupportedType."""
+    """Return the length of the JSON part and the content coding. Raises InvalidRequest, UnsupportedType."""
     json_length, content_type, coding = None, b"", None
     for name, value in headers:
         if name == b"content-type":
@@ -100,9 +100,9 @@ def _check_headers(headers: Headers) -> tuple[int | None, bytes | None]:
             content_type = value
         elif name == JSON_LENGTH:
             if json_length is not None:
-                raise BadRequest("the request has more than one Inference-Header-Content-Length")
+                raise InvalidRequest("the request has more than one Inference-Header-Content-Length")
             if not value.isdigit() or len(value) > _MAX_DIGITS:
-                raise BadRequest("Inference-Header-Content-Length is not a number of bytes")
+                raise InvalidRequest("Inference-Header-Content-Length is not a number of bytes")
             json_length = int(value)
         elif name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
             if coding is not None or value.strip().lower() not in CODINGS:

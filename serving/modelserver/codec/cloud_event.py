@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote_to_bytes
 import msgspec
 
 from clusters.base.sizes import format_size
-from serving.modelserver.base.errors import BadRequest, UnsupportedType
+from serving.modelserver.base.errors import InvalidRequest, UnsupportedType
 from serving.modelserver.base.headers import Headers, media_type
 from serving.modelserver.codec.content_router import EVENT_TYPES, PREFIX
 from serving.modelserver.codec.event_members import parse_members
@@ -62,29 +62,29 @@ def is_structured(headers: Headers) -> bool:
 
 
 def from_binary(headers: Headers) -> CloudEvent:
-    """Return the event with the attributes in `headers`, and no data. Raises BadRequest."""
+    """Return the event with the attributes in `headers`, and no data. Raises InvalidRequest."""
     attributes: dict[str, str] = {}
     for name, value in headers:
         if name[:3] == PREFIX:
             key = name[3:].decode("latin-1")
             if key in attributes:
-                raise BadRequest(f"the event has a duplicate header {name.decode('latin-1')!r}")
+                raise InvalidRequest(f"the event has a duplicate header {name.decode('latin-1')!r}")
             if len(value) > 1 and value[:1] == value[-1:] == b'"':  # optional quotes (3.1.3.2)
                 value = _ESCAPED.sub(rb"\1", value[1:-1])
             try:
                 attributes[key] = unquote_to_bytes(value).decode()
             except UnicodeDecodeError as error:
-                raise BadRequest(f"attribute {key[:_MAX_QUOTED]!r} of the event is not UTF-8") from error
+                raise InvalidRequest(f"attribute {key[:_MAX_QUOTED]!r} of the event is not UTF-8") from error
     return CloudEvent(_checked(attributes))
 
 
 def from_structured(body: bytes) -> CloudEvent:
-    """Return the event in the JSON `body`. Raises BadRequest."""
+    """Return the event in the JSON `body`. Raises InvalidRequest."""
     members, data = parse_members(body)
     attributes = {name: _canonical(name, value) for name, value in members.items() if value is not None}
     content_type = attributes.pop("datacontenttype", JSON_TYPE)
     if not content_type.isascii() or _CONTROL.search(content_type) or len(content_type) > MAX_ATTRIBUTE_SIZE:
-        raise BadRequest("the event's datacontenttype is not a media type")
+        raise InvalidRequest("the event's datacontenttype is not a media type")
     return CloudEvent(_checked(attributes), content_type, data)
 
 
@@ -103,7 +103,7 @@ def to_structured(event: CloudEvent) -> bytes:
 def _checked(attributes: dict[str, str]) -> dict[str, str]:
     faults = "; ".join(islice(_faults(attributes), _MAX_FAULTS))
     if faults:
-        raise BadRequest(f"the event is not a CloudEvent: {faults}")
+        raise InvalidRequest(f"the event is not a CloudEvent: {faults}")
     return {name: value for name, value in attributes.items() if name != "specversion"}
 
 
@@ -138,5 +138,5 @@ def _canonical(name: str, value: str | bool | int) -> str:
     if isinstance(value, str):
         return value
     if name in _TEXTS:
-        raise BadRequest(f"attribute {name} of the event is not a string")
+        raise InvalidRequest(f"attribute {name} of the event is not a string")
     return str(value).lower() if isinstance(value, bool) else str(value)

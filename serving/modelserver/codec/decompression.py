@@ -7,7 +7,7 @@ import zlib
 from typing import Final
 
 from clusters.base.sizes import format_size
-from serving.modelserver.base.errors import BadRequest, TooLarge
+from serving.modelserver.base.errors import ContentTooLarge, InvalidRequest
 from serving.modelserver.base.limits import BodyBudget
 
 GZIP: Final = b"gzip"
@@ -25,7 +25,7 @@ async def decompress(content: bytes, budget: BodyBudget, limit: int, coding: byt
     """Return the decompressed `content`, at most `limit` bytes, and its size, which is taken from `budget`.
 
     The content is one zlib stream, or a sequence of gzip members (RFC 1952, 2.2).
-    Raises BadRequest, Overloaded, TooLarge; then nothing is taken from the budget.
+    Raises InvalidRequest, Overloaded, ContentTooLarge; then nothing is taken from the budget.
     """
     decompressor = _Decompressor(content, coding)
     pieces: list[bytes] = []
@@ -37,7 +37,7 @@ async def decompress(content: bytes, budget: BodyBudget, limit: int, coding: byt
             lent += len(piece)
             pieces.append(piece)
             if lent > limit:
-                raise TooLarge(
+                raise ContentTooLarge(
                     f"the request is too large: at most {format_size(limit)} are allowed after decompression"
                 )
             await asyncio.sleep(0)
@@ -64,12 +64,12 @@ class _Decompressor:
         return self._inflater.eof and not self._inflater.unused_data and not self._rest
 
     def next_piece(self) -> bytes:
-        """Return at most `OUTPUT_STEP` bytes, possibly none. Raises BadRequest."""
+        """Return at most `OUTPUT_STEP` bytes, possibly none. Raises InvalidRequest."""
         if self._inflater.eof:
             if self._coding not in GZIPS:
-                raise BadRequest(f"extra bytes after the end of the {self._coding.decode()} body")
+                raise InvalidRequest(f"extra bytes after the end of the {self._coding.decode()} body")
             if self._members == MAX_MEMBERS:
-                raise BadRequest(f"the body has more than {MAX_MEMBERS} gzip members: compress it as one member")
+                raise InvalidRequest(f"the body has more than {MAX_MEMBERS} gzip members: compress it as one member")
             self._members += 1
             self._behind = self._inflater.unused_data
             self._inflater = zlib.decompressobj(CODINGS[self._coding])
@@ -80,12 +80,14 @@ class _Decompressor:
         if not given and not self._more:
             given, self._rest = self._rest[:INPUT_STEP], self._rest[INPUT_STEP:]
             if not given:
-                raise BadRequest(f"the {self._coding.decode()} body is truncated")
+                raise InvalidRequest(f"the {self._coding.decode()} body is truncated")
         try:
             piece = self._inflater.decompress(given, OUTPUT_STEP)
         except zlib.error as error:
             if self._members > 1:
-                raise BadRequest(f"the bytes after gzip member {self._members - 1} are not a gzip member") from error
-            raise BadRequest(f"the body is not {self._coding.decode()}") from error
+                raise InvalidRequest(
+                    f"the bytes after gzip member {self._members - 1} are not a gzip member"
+                ) from error
+            raise InvalidRequest(f"the body is not {self._coding.decode()}") from error
         self._more = len(piece) == OUTPUT_STEP
         return piece

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from clusters.base.sizes import format_size
-from serving.modelserver.base.errors import BadRequest, TooLarge
+from serving.modelserver.base.errors import ContentTooLarge, InvalidRequest
 from serving.modelserver.codec.messages import explain_decode_error
 
 Value: TypeAlias = str | bool | int | None
@@ -34,17 +34,19 @@ class _Data(msgspec.Struct):
 
 
 def parse_members(body: bytes) -> tuple[Mapping[str, Value], bytes]:
-    """Return all members except the data, and the data. Raises BadRequest, TooLarge."""
+    """Return all members except the data, and the data. Raises InvalidRequest, ContentTooLarge."""
     try:
         large = msgspec.json.decode(body, type=_Data)
         given = {name: raw for name in _Data.__struct_fields__ if (raw := getattr(large, name)) is not msgspec.UNSET}
         if len(body) - sum(map(len, given.values())) > MAX_SIZE:
-            raise TooLarge(f"the event is too large: at most {format_size(MAX_SIZE)} besides its data are allowed")
+            raise ContentTooLarge(
+                f"the event is too large: at most {format_size(MAX_SIZE)} besides its data are allowed"
+            )
         found = _scan(body, {name: len(raw) for name, raw in given.items()})
         members = {name: msgspec.json.decode(value, type=Value) for name, value in found.items() if name not in given}
         return members, _data(given)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadRequest(f"the body is not a CloudEvent in JSON: {explain_decode_error(error)}") from error
+        raise InvalidRequest(f"the body is not a CloudEvent in JSON: {explain_decode_error(error)}") from error
 
 
 def _scan(body: bytes, sizes: Mapping[str, int]) -> dict[str, bytes]:
@@ -57,25 +59,25 @@ def _scan(body: bytes, sizes: Mapping[str, int]) -> dict[str, bytes]:
             break  # the object is empty or malformed
         name = msgspec.json.decode(named[1], type=str)
         if name in found or len(found) == MAX_MEMBERS:
-            raise BadRequest(f"the event has a duplicate member, or more than {MAX_MEMBERS} members")
+            raise InvalidRequest(f"the event has a duplicate member, or more than {MAX_MEMBERS} members")
         if name in sizes:
             found[name] = b""
             place = named.end() + sizes[name]
         else:
             value = _SCALAR.match(body, named.end())
             if value is None:
-                raise BadRequest("an attribute of the event is not a string, an integer or a boolean")
+                raise InvalidRequest("an attribute of the event is not a string, an integer or a boolean")
             found[name], place = value[0], value.end()
         end = _NEXT.match(body, place)
         following, place = (end[1], end.end()) if end is not None else (b"", place)
     if following != b"}" and found:
-        raise BadRequest("the event has a duplicate member")  # the known size is that of the other one
+        raise InvalidRequest("the event has a duplicate member")  # the known size is that of the other one
     return found
 
 
 def _data(given: Mapping[str, msgspec.Raw]) -> bytes:
     if len(given) > 1:
-        raise BadRequest("the event has both data and data_base64")
+        raise InvalidRequest("the event has both data and data_base64")
     if "data" in given:
         return bytes(given["data"])
     if "data_base64" not in given:
@@ -83,4 +85,4 @@ def _data(given: Mapping[str, msgspec.Raw]) -> bytes:
     try:
         return msgspec.json.decode(given["data_base64"], type=bytes)
     except msgspec.DecodeError as error:
-        raise BadRequest("the event's data_base64 is not base64") from error
+        raise InvalidRequest("the event's data_base64 is not base64") from error

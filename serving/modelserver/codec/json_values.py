@@ -12,7 +12,7 @@ import numpy as np
 
 from serving.engines.base.datatypes import BYTES, DATATYPES, Datatype, Tensor, datatype_of
 from serving.engines.base.engine import TensorSpec
-from serving.modelserver.base.errors import BadRequest, ModelFailed
+from serving.modelserver.base.errors import InvalidRequest, ModelFailed
 from serving.modelserver.codec import tensors
 from serving.modelserver.codec.messages import element_type
 
@@ -22,9 +22,14 @@ _MAX_PYTHON_SUM: Final = 64  # numbers; up to this count a sum in Python is fast
 
 
 def to_flat(name: str, datatype: Datatype, tensor: Tensor) -> list[Any]:
-    """Return the elements of an output in row-major order. Raises BadRequest, ModelFailed if not possible in JSON."""
+    """Return the elements of an output in row-major order.
+
+    Raises InvalidRequest for a datatype, ModelFailed for a value that JSON cannot express.
+    """
     if not tensors.carries(datatype):
-        raise BadRequest(f"output {name!r} is {datatype.name}, which JSON cannot express: request it as binary data")
+        raise InvalidRequest(
+            f"output {name!r} is {datatype.name}, which JSON cannot express: request it as binary data"
+        )
     values: list[Any] = tensor.ravel().tolist()
     _check_finite(name, tensor, values, "request it as binary data")
     if datatype.name == BYTES:
@@ -44,7 +49,7 @@ def to_nested(name: str, tensor: Tensor) -> Any:
 
 
 def from_nested(spec: TensorSpec, value: Any, least_rank: int = 0) -> Tensor:
-    """Return the input in the nested `value`, whose elements must have exactly the model's type. Raises BadRequest.
+    """Return the input in the nested `value`, whose elements must have exactly the model's type. Raises InvalidRequest.
 
     If its rank is less than `least_rank`, dimensions of size 1 are added in front.
     """
@@ -67,7 +72,7 @@ def _unnested(name: str, value: Any) -> tuple[list[int], list[Any]]:
     while level and isinstance(level[0], list):
         size = len(level[0])
         if len(shape) == tensors.MAX_DIMENSIONS or not tensors.are_lists(level, size):
-            raise BadRequest(f"input {name!r} has lists of different lengths at one level, or too many levels")
+            raise InvalidRequest(f"input {name!r} has lists of different lengths at one level, or too many levels")
         shape.append(size)
         level = list(chain.from_iterable(level))
     return shape, level
@@ -95,8 +100,8 @@ def _text(name: str, value: Any, remedy: str) -> str:
 def _from_base64(name: str, item: dict[str, Any]) -> bytes:
     encoded = item.get(BASE64)
     if len(item) != 1 or not isinstance(encoded, str):
-        raise BadRequest(f'input {name!r} has an element that is neither a string nor {{"{BASE64}": "BASE64"}}')
+        raise InvalidRequest(f'input {name!r} has an element that is neither a string nor {{"{BASE64}": "BASE64"}}')
     try:
         return base64.b64decode(encoded, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise BadRequest(f"input {name!r} has an element that is not valid base64") from error
+        raise InvalidRequest(f"input {name!r} has an element that is not valid base64") from error

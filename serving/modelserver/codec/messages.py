@@ -16,7 +16,7 @@ import msgspec
 
 from serving.engines.base.datatypes import BYTES, DATATYPES
 from serving.engines.base.engine import ANY, TensorSpec
-from serving.modelserver.base.errors import TooLarge
+from serving.modelserver.base.errors import ContentTooLarge
 
 Parameters = dict[str, bool | int | float | str]
 
@@ -130,13 +130,13 @@ def metadata_shape(spec: TensorSpec) -> Sequence[int]:
 
 
 def check_elements(message: bytes, most: int) -> None:
-    """Raise TooLarge if a JSON message may have more than `most` elements.
+    """Raise ContentTooLarge if a JSON message may have more than `most` elements.
 
     Call this before decoding: a decoded element takes many times the memory of its text. Brackets are counted as well
     as commas, because nested lists of one element contain no comma.
     """
     if len(message) > most and sum(map(message.count, (b",", b"[", b"{"))) > most:
-        raise TooLarge(f"the JSON has more than {most} elements: send them as binary data")
+        raise ContentTooLarge(f"the JSON has more than {most} elements: send them as binary data")
 
 
 def explain_decode_error(error: Exception) -> str:

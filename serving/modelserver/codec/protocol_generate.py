@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from serving.engines.base.datatypes import Tensor
-from serving.modelserver.base.errors import BadRequest
+from serving.modelserver.base.errors import InvalidRequest
 from serving.modelserver.base.json_names import check_names
 from serving.modelserver.codec.json_values import from_nested, to_nested
 from serving.modelserver.codec.messages import check_elements, explain_decode_error
@@ -36,14 +36,14 @@ class GenerateCodec:
         self._codec = codec
 
     def decode(self, body: bytes, json_length: int | None = None) -> PreparedRequest:
-        """Return the decoded request. Raises BadRequest, TooLarge."""
+        """Return the decoded request. Raises InvalidRequest, ContentTooLarge."""
         if json_length is not None:
-            raise BadRequest("a generate request must be JSON: send binary data to /v2/…/infer")
+            raise InvalidRequest("a generate request must be JSON: send binary data to /v2/…/infer")
         check_elements(body, self._codec.limits.json_numbers)
         try:
             request = _DECODER.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise BadRequest(f"the body is not a JSON object: {explain_decode_error(error)}") from error
+            raise InvalidRequest(f"the body is not a JSON object: {explain_decode_error(error)}") from error
         values, parameters = self._separate(body, request)
         check_extensions(parameters)
         specs = {name: self._codec.spec(name)[0] for name in values}
@@ -64,11 +64,11 @@ class GenerateCodec:
         inner = None if PARAMETERS in specs else request.get(PARAMETERS)
         inner = {} if inner is None else inner
         if not isinstance(inner, dict):
-            raise BadRequest(f"{PARAMETERS!r} is not an object")
+            raise InvalidRequest(f"{PARAMETERS!r} is not an object")
         check_names(body, len(request) + len(inner))
         outer = {name: value for name, value in request.items() if name in specs or name != PARAMETERS}
         if inner.keys() & outer.keys():
-            raise BadRequest(f"a name is present both at the top level and in {PARAMETERS!r}")
+            raise InvalidRequest(f"a name is present both at the top level and in {PARAMETERS!r}")
         values = {name: value for name, value in outer.items() if name in specs or isinstance(value, list | dict)}
         values |= {name: value for name, value in inner.items() if name in specs}
         return values, {name: value for name, value in (outer | inner).items() if name not in values}

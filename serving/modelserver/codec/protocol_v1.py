@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from serving.engines.base.datatypes import BYTES, Tensor
-from serving.modelserver.base.errors import BadRequest
+from serving.modelserver.base.errors import InvalidRequest
 from serving.modelserver.base.json_names import check_names
 from serving.modelserver.codec.json_values import BASE64, from_nested, to_nested
 from serving.modelserver.codec.messages import check_elements, explain_decode_error
@@ -60,28 +60,28 @@ class V1Codec:
         self._codec = codec
 
     def decode(self, body: bytes, json_length: int | None = None) -> TabularRequest:
-        """Return the decoded request. Raises BadRequest, TooLarge."""
+        """Return the decoded request. Raises InvalidRequest, ContentTooLarge."""
         if json_length is not None:
-            raise BadRequest("a v1 request must be JSON: send binary data to /v2")
+            raise InvalidRequest("a v1 request must be JSON: send binary data to /v2")
         check_elements(body, self._codec.limits.json_numbers)
         try:
             request = _DECODER.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise BadRequest(f"the body is not a v1 request: {explain_decode_error(error)}") from error
+            raise InvalidRequest(f"the body is not a v1 request: {explain_decode_error(error)}") from error
         check_names(body, request.members)
         if request.signature_name not in ("", SIGNATURE):
-            raise BadRequest(
+            raise InvalidRequest(
                 f"the model has no signature {request.signature_name[:_MAX_QUOTED]!r}: omit signature_name"
             )
         if (request.instances is None) == (request.inputs is None):
-            raise BadRequest("a request must have either instances or inputs")
+            raise InvalidRequest("a request must have either instances or inputs")
         given = request.inputs if request.instances is None else request.instances
         if isinstance(given, dict):
             return self._prepare(self._tensors(given), None)
         return self._prepare(self._of_rows(given or []), len(given or []))
 
     def encode(self, request: TabularRequest, results: Sequence[Tensor]) -> ResponseBody:
-        """Return the response. Raises BadRequest, ModelFailed."""
+        """Return the response. Raises InvalidRequest, ModelFailed."""
         values = {name: to_nested(name, tensor) for name, tensor in zip(request.outputs, results, strict=True)}
         single = next(iter(values.values())) if len(values) == 1 else None
         if request.rows is None:
@@ -89,7 +89,7 @@ class V1Codec:
         if single is None:
             for name, tensor in zip(request.outputs, results, strict=True):
                 if not tensor.ndim or len(tensor) != request.rows:
-                    raise BadRequest(
+                    raise InvalidRequest(
                         f"output {name!r} does not have one row per instance: send inputs as an object, or use /v2"
                     )
             single = [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
@@ -109,7 +109,7 @@ class V1Codec:
             if not isinstance(first, dict) or (is_bytes and first.keys() == {BASE64}):
                 return {only.name: from_nested(only, rows)}
         if not rows or not all(isinstance(row, dict) and row.keys() == rows[0].keys() for row in rows):
-            raise BadRequest(f"each instance must be an object with {', '.join(map(repr, specs))}")
+            raise InvalidRequest(f"each instance must be an object with {', '.join(map(repr, specs))}")
         return self._tensors({name: [row[name] for row in rows] for name in rows[0]})
 
     def _tensors(self, values: dict[str, Any]) -> dict[str, Tensor]:

@@ -14,7 +14,7 @@ import msgspec
 
 from serving.engines.base.datatypes import BF16, DATATYPES, Datatype, Tensor, datatype_of
 from serving.engines.base.engine import Signature, TensorSpec
-from serving.modelserver.base.errors import BadRequest
+from serving.modelserver.base.errors import InvalidRequest
 from serving.modelserver.base.json_names import check_names
 from serving.modelserver.base.limits import ServerLimits
 from serving.modelserver.codec import tensors
@@ -66,11 +66,14 @@ class ProtocolCodec(Protocol[RequestT]):
     """Codec of one HTTP protocol for one model: request bodies to arrays, and arrays to response bodies."""
 
     def decode(self, body: bytes, json_length: int | None = None) -> RequestT:
-        """Return the decoded request; its JSON has `json_length` bytes (None: all). Raises BadRequest, TooLarge."""
+        """Return the decoded request; its JSON has `json_length` bytes, None for all.
+
+        Raises InvalidRequest, ContentTooLarge.
+        """
         ...
 
     def encode(self, request: RequestT, results: Sequence[Tensor]) -> ResponseBody:
-        """Return the response to `request`. Raises BadRequest, ModelFailed."""
+        """Return the response to `request`. Raises InvalidRequest, ModelFailed."""
         ...
 
 
@@ -91,21 +94,24 @@ class V2Codec:
         self._bf16 = frozenset(spec.name for spec in signature.outputs if spec.datatype == BF16)
 
     def decode(self, body: bytes, json_length: int | None = None) -> PreparedRequest:
-        """Return the decoded request; its JSON has `json_length` bytes (None: all). Raises BadRequest, TooLarge."""
+        """Return the decoded request; its JSON has `json_length` bytes, None for all.
+
+        Raises InvalidRequest, ContentTooLarge.
+        """
         if json_length is None:
             message, rest = body, memoryview(b"")
         elif 0 <= json_length <= len(body):
             view = memoryview(body)
             message, rest = bytes(view[:json_length]), view[json_length:]
         else:
-            raise BadRequest(f"Inference-Header-Content-Length is {json_length}, the body has {len(body)} bytes")
+            raise InvalidRequest(f"Inference-Header-Content-Length is {json_length}, the body has {len(body)} bytes")
         check_elements(message, self.limits.json_numbers)
         try:
             request = REQUEST.decode(message)
         except msgspec.ValidationError as error:
             request = self._parse_nested(message, error)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise BadRequest(f"the body is not JSON: {explain_decode_error(error)}") from error
+            raise InvalidRequest(f"the body is not JSON: {explain_decode_error(error)}") from error
         check_names(message, request.members)
         _check_parameters(request.parameters)
         everything = _flag(request.parameters, "binary_data_output", False)
@@ -120,7 +126,7 @@ class V2Codec:
         )
 
     def encode(self, request: PreparedRequest, results: Sequence[Tensor]) -> ResponseBody:
-        """Return the response. Raises BadRequest, ModelFailed."""
+        """Return the response. Raises InvalidRequest, ModelFailed."""
         blobs: list[bytes] = []
         outputs = []
         for name, binary, tensor in zip(request.outputs, request.binary, results, strict=True):
@@ -141,40 +147,40 @@ class V2Codec:
         return DATATYPES[BF16] if output in self._bf16 else datatype_of(tensor)
 
     def spec(self, name: str) -> tuple[TensorSpec, Datatype]:
-        """Return the specification and datatype of the input `name`. Raises BadRequest."""
+        """Return the specification and datatype of the input `name`. Raises InvalidRequest."""
         found = self.specs.get(name)
         if found is None:
-            raise BadRequest(f"the model has no input {name[:100]!r}: use {', '.join(map(repr, self.specs))}")
+            raise InvalidRequest(f"the model has no input {name[:100]!r}: use {', '.join(map(repr, self.specs))}")
         return found
 
     def check_complete(self, inputs: Mapping[str, object]) -> None:
-        """Raise BadRequest if an input is missing."""
+        """Raise InvalidRequest if an input is missing."""
         if len(inputs) < len(self.specs):
             missing = ", ".join(repr(name) for name in self.specs if name not in inputs)
-            raise BadRequest(f"missing input {missing}")
+            raise InvalidRequest(f"missing input {missing}")
 
     def check_outputs(self, names: Sequence[str]) -> None:
-        """Raise BadRequest for an unknown or repeated output."""
+        """Raise InvalidRequest for an unknown or repeated output."""
         for name in names:
             if name not in self._outputs:
                 known = ", ".join(map(repr, sorted(self._outputs)))
-                raise BadRequest(f"the model has no output {name[:100]!r}: use {known}")
+                raise InvalidRequest(f"the model has no output {name[:100]!r}: use {known}")
         if len(set(names)) < len(names):
-            raise BadRequest("duplicate requested output")
+            raise InvalidRequest("duplicate requested output")
 
     def _parse_nested(self, message: bytes, first: msgspec.ValidationError) -> InferRequest:
         """Decode a request with nested data, which the fast decoder refused with the error `first`.
 
-        Raises BadRequest with the reason of `first` if the data is not nested.
+        Raises InvalidRequest with the reason of `first` if the data is not nested.
         """
         try:
             request = NESTED.decode(message)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            raise BadRequest(explain_decode_error(first)) from first
+            raise InvalidRequest(explain_decode_error(first)) from first
         inputs = request.inputs
         known = all(given.datatype in DATATYPES for given in inputs)
         if not known or not any(isinstance(item, list) for given in inputs for item in given.data or ()):
-            raise BadRequest(explain_decode_error(first)) from first
+            raise InvalidRequest(explain_decode_error(first)) from first
         for index, given in enumerate(inputs):
             if given.data is not None:
                 flat = tensors.flattened(given.name, given.shape, given.data)
@@ -185,39 +191,39 @@ class V2Codec:
         inputs: dict[str, Tensor] = {}
         for one in given:
             if one.name in inputs:
-                raise BadRequest(f"duplicate input {one.name!r}")
+                raise InvalidRequest(f"duplicate input {one.name!r}")
             spec, taken = self.spec(one.name)
             datatype = DATATYPES[one.datatype]
             tensors.check_against(spec, datatype, one.shape)
             size = _check_parameters(one.parameters).get("binary_data_size")
             if size is None:
                 if one.data is None:
-                    raise BadRequest(f"input {one.name!r} has no data")
+                    raise InvalidRequest(f"input {one.name!r} has no data")
                 if not tensors.carries(datatype):
-                    raise BadRequest(f"input {one.name!r}: {datatype.name} can be sent only as binary data")
+                    raise InvalidRequest(f"input {one.name!r}: {datatype.name} can be sent only as binary data")
                 kind = taken if datatype.is_float else datatype
                 inputs[one.name] = tensors.from_numbers(one.name, kind, one.shape, one.data)
             else:
                 if one.data is not None:
-                    raise BadRequest(f"input {one.name!r} has both data and binary_data_size")
+                    raise InvalidRequest(f"input {one.name!r} has both data and binary_data_size")
                 if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= len(rest):
-                    raise BadRequest(
+                    raise InvalidRequest(
                         f"input {one.name!r}: invalid binary_data_size: not a size, or exceeds the remaining body"
                     )
                 content, rest = rest[:size], rest[size:]
                 array = tensors.from_bytes(one.name, datatype, one.shape, content)
                 inputs[one.name] = tensors.narrowed(one.name, array, taken) if taken.is_float else array
         if len(rest):
-            raise BadRequest(f"{len(rest)} extra bytes after the binary data of the inputs")
+            raise InvalidRequest(f"{len(rest)} extra bytes after the binary data of the inputs")
         self.check_complete(inputs)
         return inputs
 
 
 def check_extensions(names: Iterable[str]) -> None:
-    """Raise BadRequest for a parameter of an unsupported extension that would change the meaning of the request."""
+    """Raise InvalidRequest for a parameter of an unsupported extension that would change the meaning of the request."""
     for name in names:
         if name in UNSUPPORTED_PARAMETERS:
-            raise BadRequest(f"parameter {name!r} belongs to an unsupported extension")
+            raise InvalidRequest(f"parameter {name!r} belongs to an unsupported extension")
 
 
 def _check_parameters(parameters: Parameters | None) -> Parameters:
@@ -230,5 +236,5 @@ def _check_parameters(parameters: Parameters | None) -> Parameters:
 def _flag(parameters: Parameters | None, name: str, default: bool) -> bool:
     value = (parameters or {}).get(name, default)
     if not isinstance(value, bool):
-        raise BadRequest(f"parameter {name!r} must be true or false")
+        raise InvalidRequest(f"parameter {name!r} must be true or false")
     return value

@@ -1,7 +1,7 @@
 """Convert between numbers of messages and arrays, and validate types and shapes. Pure.
 
 Nothing is converted silently: types must match exactly, except that models of floats accept FP32 and FP64. Sizes are
-checked before memory of that size is allocated. All functions raise BadRequest.
+checked before memory of that size is allocated. All functions raise InvalidRequest.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from serving.engines.base.datatypes import BF16, BYTES, DATATYPES, Datatype, Tensor
 from serving.engines.base.engine import TensorSpec
 from serving.engines.base.tensors import fits
-from serving.modelserver.base.errors import BadRequest
+from serving.modelserver.base.errors import InvalidRequest
 
 MAX_DIMENSIONS: Final = 32
 MAX_DIMENSION: Final = (1 << 63) - 1  # of one dimension, which is an int64 in all engines
@@ -31,25 +31,27 @@ _HALF: Final = 16  # bits: BF16 is the upper half of FP32
 def check_shape(name: str, shape: Sequence[int]) -> int:
     """Return the number of elements of the shape."""
     if len(shape) > MAX_DIMENSIONS or min(shape, default=0) < 0 or max(shape, default=0) > MAX_DIMENSION:
-        raise BadRequest(f"input {name!r}: shape {_short(shape)} has a negative or huge size, or too many dimensions")
+        raise InvalidRequest(
+            f"input {name!r}: shape {_short(shape)} has a negative or huge size, or too many dimensions"
+        )
     return math.prod(shape)
 
 
 def check_against(spec: TensorSpec, datatype: Datatype, shape: Sequence[int]) -> None:
-    """Raise BadRequest unless the model accepts this type and shape."""
+    """Raise InvalidRequest unless the model accepts this type and shape."""
     taken = DATATYPES[spec.datatype]
     if datatype is not taken and not (datatype.is_float and taken.is_float):
-        raise BadRequest(f"input {spec.name!r} is {datatype.name}: the model expects {taken.name}")
+        raise InvalidRequest(f"input {spec.name!r} is {datatype.name}: the model expects {taken.name}")
     expected = spec.shape
     if expected is not None and expected != tuple(shape) and not fits(expected, shape):
-        raise BadRequest(f"input {spec.name!r} has shape {_short(shape)}: the model expects {list(expected)}")
+        raise InvalidRequest(f"input {spec.name!r} has shape {_short(shape)}: the model expects {list(expected)}")
 
 
 def from_numbers(name: str, datatype: Datatype, shape: Sequence[int], values: list[Any]) -> Tensor:
     """Return an array of flat `values` in row-major order, which have the Python type of `datatype`."""
     count = check_shape(name, shape)
     if len(values) != count:
-        raise BadRequest(f"input {name!r}: shape {_short(shape)} has {count} elements, data has {len(values)}")
+        raise InvalidRequest(f"input {name!r}: shape {_short(shape)} has {count} elements, data has {len(values)}")
     try:
         if datatype.dtype == _FP32:  # `pack` raises for numbers that do not fit; NumPy would convert them to infinity
             return np.frombuffer(struct.pack(f"<{count}f", *values), dtype=datatype.dtype).reshape(shape)
@@ -57,9 +59,9 @@ def from_numbers(name: str, datatype: Datatype, shape: Sequence[int], values: li
             return narrowed(name, np.array(values, dtype=np.float64), datatype).reshape(shape)
         return np.array(values, dtype=datatype.dtype).reshape(shape)
     except OverflowError as error:
-        raise BadRequest(f"input {name!r}: data has a number outside the range of {datatype.name}") from error
+        raise InvalidRequest(f"input {name!r}: data has a number outside the range of {datatype.name}") from error
     except ValueError as error:  # sizes with a product of 0 that are too large for an array
-        raise BadRequest(f"input {name!r}: shape {_short(shape)} is too large") from error
+        raise InvalidRequest(f"input {name!r}: shape {_short(shape)} is too large") from error
 
 
 def narrowed(name: str, array: Tensor, datatype: Datatype) -> Tensor:
@@ -69,7 +71,7 @@ def narrowed(name: str, array: Tensor, datatype: Datatype) -> Tensor:
     with np.errstate(over="ignore", invalid="ignore"):
         made: Tensor = array.astype(datatype.dtype)
     if made.dtype.itemsize < array.dtype.itemsize and not np.array_equal(np.isinf(made), np.isinf(array)):
-        raise BadRequest(f"input {name!r}: data has a number outside the range of {datatype.name}")
+        raise InvalidRequest(f"input {name!r}: data has a number outside the range of {datatype.name}")
     return made
 
 
@@ -87,7 +89,7 @@ def flattened(name: str, shape: Sequence[int], data: list[Any]) -> list[Any]:
         if not are_lists(level, below):
             break
         level = list(chain.from_iterable(level))
-    raise BadRequest(f"input {name!r}: data is neither flat nor nested by its shape {_short(shape)}")
+    raise InvalidRequest(f"input {name!r}: data is neither flat nor nested by its shape {_short(shape)}")
 
 
 def are_lists(items: list[Any], size: int) -> bool:
@@ -101,7 +103,7 @@ def from_bytes(name: str, datatype: Datatype, shape: Sequence[int], content: mem
     if datatype.name == BYTES:
         return _shaped(name, _texts(name, count, content), shape)
     if count * datatype.size != len(content):
-        raise BadRequest(
+        raise InvalidRequest(
             f"input {name!r}: shape {_short(shape)} of {datatype.name} has {count * datatype.size} bytes, "
             f"binary_data_size is {len(content)}"
         )
@@ -109,7 +111,7 @@ def from_bytes(name: str, datatype: Datatype, shape: Sequence[int], content: mem
         return _shaped(name, (np.frombuffer(content, "<u2").astype("<u4") << _HALF).view(_FP32), shape)
     array = np.frombuffer(content, dtype=datatype.dtype)
     if datatype.name == "BOOL" and np.any(array.view(np.uint8) > 1):
-        raise BadRequest(f"input {name!r}: a BOOL must be a byte 0 or 1")
+        raise InvalidRequest(f"input {name!r}: a BOOL must be a byte 0 or 1")
     return _shaped(name, array if array.flags.aligned else array.copy(), shape)
 
 
@@ -117,21 +119,21 @@ def _shaped(name: str, array: Tensor, shape: Sequence[int]) -> Tensor:
     try:
         return array.reshape(shape)
     except ValueError as error:  # sizes with a product of 0 that are too large for an array
-        raise BadRequest(f"input {name!r}: shape {_short(shape)} is too large") from error
+        raise InvalidRequest(f"input {name!r}: shape {_short(shape)} is too large") from error
 
 
 def _texts(name: str, count: int, content: memoryview) -> Tensor:
     if count * _LENGTH_SIZE > len(content):
-        raise BadRequest(f"input {name!r}: {count} elements do not fit into {len(content)} bytes")
+        raise InvalidRequest(f"input {name!r}: {count} elements do not fit into {len(content)} bytes")
     array, at = np.empty(count, dtype=object), 0
     for index in range(count):
         begin = at + _LENGTH_SIZE
         at = begin + int.from_bytes(content[at:begin], "little")
         if begin > len(content) or at > len(content):
-            raise BadRequest(f"input {name!r}: element {index} exceeds the data")
+            raise InvalidRequest(f"input {name!r}: element {index} exceeds the data")
         array[index] = bytes(content[begin:at])
     if at != len(content):
-        raise BadRequest(f"input {name!r}: {len(content) - at} extra bytes after the last element")
+        raise InvalidRequest(f"input {name!r}: {len(content) - at} extra bytes after the last element")
     return array
 
 
@@ -159,7 +161,7 @@ def strict(values: list[Any], kind: Any, where: str) -> list[Any]:
     try:
         checked: list[Any] = msgspec.convert(values, kind, strict=True)
     except msgspec.ValidationError as error:
-        raise BadRequest(f"{where}: {error}") from error
+        raise InvalidRequest(f"{where}: {error}") from error
     return checked
 
 

@@ -17,7 +17,14 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from clusters.base.sizes import format_size
-from serving.modelserver.base.errors import BadFraming, HeadTooLarge, Overloaded, RequestTimeout, ServingError, TooLarge
+from serving.modelserver.base.errors import (
+    BadFraming,
+    ContentTooLarge,
+    HeadTooLarge,
+    Overloaded,
+    RequestTimeout,
+    ServingError,
+)
 from serving.modelserver.base.limits import ServerLimits
 from serving.modelserver.base.responses import JSON, error_body, error_headers, send_error
 from serving.modelserver.base.split import RECEIVED_KEY
@@ -208,7 +215,9 @@ class HttpConnection(HttpToolsProtocol):
         """Count a piece of the body, which may have no announced length, and refuse a body that is too large."""
         self._body_size += len(body)
         if self._body_size > self._limits.body:
-            self._refused = TooLarge(f"the request is too large: at most {format_size(self._limits.body)} are allowed")
+            self._refused = ContentTooLarge(
+                f"the request is too large: at most {format_size(self._limits.body)} are allowed"
+            )
             raise BadFraming(str(self._refused))  # stops the parser, as above
         super().on_body(body)
 

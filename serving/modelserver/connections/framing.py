@@ -19,7 +19,7 @@ from typing import Final
 
 from clusters.base.sizes import format_size
 from clusters.net.hosts import KnownHosts
-from serving.modelserver.base.errors import BadFraming, Forbidden, HeadTooLarge, ServingError, TooLarge
+from serving.modelserver.base.errors import BadFraming, ContentTooLarge, ForbiddenHost, HeadTooLarge, ServingError
 from serving.modelserver.base.headers import Headers
 from serving.modelserver.base.limits import ServerLimits
 
@@ -64,7 +64,7 @@ def _framing(http_version: str, found: Headers, limits: ServerLimits) -> Serving
     if lengths and (not lengths[0].isdigit() or len(lengths[0]) > _MAX_LENGTH_DIGITS):
         return BadFraming("Content-Length is not a number")
     if lengths and int(lengths[0]) > limits.body:
-        return TooLarge(f"the request is too large: at most {format_size(limits.body)} are allowed")
+        return ContentTooLarge(f"the request is too large: at most {format_size(limits.body)} are allowed")
     if b"upgrade" in values and (encodings or (lengths and int(lengths[0]))):
         return BadFraming("a request with a body cannot be upgraded to another protocol")
     return None
@@ -75,4 +75,4 @@ def _check_hosts(hosts: KnownHosts, found: Headers) -> ServingError | None:
     values = {b"host": None, b"origin": None} | {name: value.decode("latin-1") for name, value in found}
     several = len([name for name, _ in found if name == b"origin"]) > 1
     reason = hosts.refusal(values[b"host"], "several" if several else values[b"origin"])
-    return None if reason is None else Forbidden(reason)
+    return None if reason is None else ForbiddenHost(reason)

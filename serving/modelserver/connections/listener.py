@@ -24,7 +24,7 @@ logging.getLogger("uvicorn.error").setLevel(
 )  # its warnings are about clients, which get an error response
 
 
-class HttpListener:
+class AsgiListener:
     """Serves `app` on one socket. Once the revision is known, all responses have it in `headers.REVISION`."""
 
     def __init__(self, app: ASGIApp, sock: socket.socket, limits: ServerLimits) -> None:

@@ -123,7 +123,7 @@ class DataApp:
         return _readiness(self._lifecycle, {"name": self._name})
 
     def _check(self, params: dict[str, Any]) -> None:
-        """Raise NotFound for an unknown model or version."""
+        """Raise ResourceNotFound for an unknown model or version."""
         check_model(self._name, self._revision, params["name"], params.get("version", ""))
 
 

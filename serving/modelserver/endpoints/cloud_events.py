@@ -14,7 +14,7 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from serving.modelserver.base.errors import BadRequest, ClientLeft, ServingError
+from serving.modelserver.base.errors import ClientLeft, InvalidRequest, ServingError
 from serving.modelserver.base.limits import BodyBudget
 from serving.modelserver.base.responses import JSON, send_body, send_error
 from serving.modelserver.codec.bounded_read import ReplayReceive, read_body
@@ -98,7 +98,7 @@ class CloudEventEndpoint:
             await response.forward(send)
             return
         if response.split_headers()[0] != JSON:
-            raise BadRequest("a structured event cannot have binary tensors: use binary mode, or request JSON")
+            raise InvalidRequest("a structured event cannot have binary tensors: use binary mode, or request JSON")
         await send_body(send, _OK, to_structured(self._response_to(event, response.body)), STRUCTURED, [])
 
     def _response_to(self, event: CloudEvent, data: bytes = b"") -> CloudEvent:

@@ -22,7 +22,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from serving.modelserver.base.errors import BadRequest, Conflict
+from serving.modelserver.base.errors import InvalidRequest, ModelConflict
 from serving.modelserver.base.limits import BodyBudget
 from serving.modelserver.codec.bounded_read import read_content
 from serving.modelserver.endpoints.app import json_response
@@ -62,11 +62,11 @@ class Confirmation:
         self._has_digest.set()
 
     def confirm(self, recorded: str) -> None:
-        """Let the replica become ready. Raises Conflict if its files do not have the digest `recorded`."""
+        """Let the replica become ready. Raises ModelConflict if its files do not have the digest `recorded`."""
         if not self._digest:
-            raise Conflict("the model files are not loaded yet: try again")
+            raise ModelConflict("the model files are not loaded yet: try again")
         if recorded != self._digest:
-            raise Conflict(f"the files of this replica have the digest {self._digest}, not {recorded[:80]}")
+            raise ModelConflict(f"the files of this replica have the digest {self._digest}, not {recorded[:80]}")
         self._confirmed.set()
 
     async def wait(self) -> None:
@@ -88,7 +88,7 @@ class Confirmation:
         except ValueError:
             seconds = math.nan
         if not seconds >= 0:
-            raise BadRequest(f"wait={text[:20]} is not a number of seconds")
+            raise InvalidRequest(f"wait={text[:20]} is not a number of seconds")
         with suppress(TimeoutError):
             async with asyncio.timeout(min(seconds, MAX_WAIT)):
                 await self._has_digest.wait()
@@ -100,6 +100,6 @@ class Confirmation:
         try:
             recorded = msgspec.json.decode(content, type=_Recorded).digest
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise BadRequest(f'the body is not {{"digest": "sha256:…"}}: {error}') from error
+            raise InvalidRequest(f'the body is not {{"digest": "sha256:…"}}: {error}') from error
         self.confirm(recorded)
         return Response(status_code=204)

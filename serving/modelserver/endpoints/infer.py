@@ -14,7 +14,7 @@ from serving.modelserver.base.errors import ClientLeft, ServingError, release_fr
 from serving.modelserver.base.headers import JSON_LENGTH
 from serving.modelserver.base.limits import BodyBudget, Lease
 from serving.modelserver.base.responses import BINARY, JSON, send_body, send_error
-from serving.modelserver.codec.bounded_read import RequestBody, read_body
+from serving.modelserver.codec.bounded_read import BufferedBody, read_body
 from serving.modelserver.codec.protocol_v2 import PreparedRequest, ProtocolCodec, ResponseBody
 from serving.modelserver.connections.connection import connection_of
 from serving.modelserver.execution.inference import BEGAN, Inference, Prepare, Respond
@@ -60,7 +60,7 @@ class InferenceEndpoint(ABC):
             lease.release()
 
     @abstractmethod
-    async def respond(self, body: RequestBody, lease: Lease, scope: Scope, send: Send) -> ResponseBody | None:
+    async def respond(self, body: BufferedBody, lease: Lease, scope: Scope, send: Send) -> ResponseBody | None:
         """Return the response, or None if it was sent. Raises ServingError if nothing was sent.
 
         A thread that uses the body for longer than this call must retain `lease`, its memory.
@@ -70,7 +70,7 @@ class InferenceEndpoint(ABC):
 class UnaryEndpoint(InferenceEndpoint):
     """An endpoint whose response is sent as a whole."""
 
-    async def respond(self, body: RequestBody, lease: Lease, scope: Scope, _: Send) -> ResponseBody | None:
+    async def respond(self, body: BufferedBody, lease: Lease, scope: Scope, _: Send) -> ResponseBody | None:
         """Return the response. Raises ServingError."""
         prepare = prepare_request(body, self._codec_of)
         return await self._inference.infer(
@@ -78,7 +78,7 @@ class UnaryEndpoint(InferenceEndpoint):
         )
 
 
-def prepare_request(body: RequestBody, codec_of: CodecOf = V2) -> Prepare[ResponseBody]:
+def prepare_request(body: BufferedBody, codec_of: CodecOf = V2) -> Prepare[ResponseBody]:
     """Return the function that decodes `body` for a model, for `Inference.infer`."""
 
     def prepare(model: ServedModel) -> tuple[PreparedRequest, Respond[ResponseBody]]:

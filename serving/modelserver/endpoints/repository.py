@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from clusters.base.errors import KnodelError
-from serving.modelserver.base.errors import BadRequest, NotReady, ServingError, Unauthorized
+from serving.modelserver.base.errors import InvalidRequest, NotReady, ServingError, Unauthorized
 from serving.modelserver.base.limits import BodyBudget
 from serving.modelserver.base.options import LOAD_TOKEN
 from serving.modelserver.codec.bounded_read import read_content
@@ -128,7 +128,7 @@ class RepositoryRoutes:
         name, body = request.path_params["name"], await self._body(request)
         parameters = _decoded(body, _Unload, '{"parameters": {…}}').parameters
         if parameters.keys() - {"unload_dependents"}:  # models have no dependents here, so the parameter has no effect
-            raise BadRequest("unsupported parameter: an unload call has only unload_dependents")
+            raise InvalidRequest("unsupported parameter: an unload call has only unload_dependents")
         self._refuse_while_draining()
         return await _state_response(name, self._models.unload_call(name))
 
@@ -152,12 +152,12 @@ async def _state_response(name: str, work: Awaitable[str]) -> Response:
     except ServingError:
         raise
     except KnodelError as error:
-        raise BadRequest(str(error)) from error
+        raise InvalidRequest(str(error)) from error
 
 
 def _decoded(body: bytes, kind: type[T], form: str) -> T:
-    """Return the decoded body, which may be empty. Raises BadRequest."""
+    """Return the decoded body, which may be empty. Raises InvalidRequest."""
     try:
         return msgspec.json.decode(body or b"{}", type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadRequest(f"the body is not {form}: {error}") from error
+        raise InvalidRequest(f"the body is not {form}: {error}") from error

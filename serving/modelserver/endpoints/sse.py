@@ -18,11 +18,11 @@ from starlette.types import Scope, Send
 from serving.engines.base.datatypes import Tensor
 from serving.engines.base.engine import Cancellation, Engine
 from serving.engines.base.errors import Cancelled
-from serving.modelserver.base.errors import BadRequest, ClientLeft, ServingError, release_frames
+from serving.modelserver.base.errors import ClientLeft, InvalidRequest, ServingError, release_frames
 from serving.modelserver.base.limits import Lease
 from serving.modelserver.base.responses import error_body
 from serving.modelserver.base.split import PRODUCED_KEY
-from serving.modelserver.codec.bounded_read import RequestBody
+from serving.modelserver.codec.bounded_read import BufferedBody
 from serving.modelserver.codec.content_router import EVENT_STREAM
 from serving.modelserver.codec.protocol_v2 import PreparedRequest
 from serving.modelserver.connections.connection import BROKEN_KEY, connection_of
@@ -43,7 +43,7 @@ THREAD_BODY_SIZE: Final = INLINE_BODY + 1
 class StreamingEndpoint(InferenceEndpoint):
     """An endpoint whose response is a stream of events."""
 
-    async def respond(self, body: RequestBody, lease: Lease, scope: Scope, send: Send) -> None:
+    async def respond(self, body: BufferedBody, lease: Lease, scope: Scope, send: Send) -> None:
         """Send the events. Raises ServingError for an error before the first one."""
         loop = asyncio.get_running_loop()
         parts: StreamQueue[bytes] = StreamQueue(loop)
@@ -79,7 +79,7 @@ class StreamingEndpoint(InferenceEndpoint):
             running.cancel()
 
     def _produce(
-        self, body: RequestBody, parts: StreamQueue[bytes], model: ServedModel, cancellation: Cancellation | None
+        self, body: BufferedBody, parts: StreamQueue[bytes], model: ServedModel, cancellation: Cancellation | None
     ) -> None:
         """Decode the request, and hand over each part of the response. Runs in a thread.
 
@@ -92,7 +92,7 @@ class StreamingEndpoint(InferenceEndpoint):
             for outputs in stream:
                 part = codec.encode(request, outputs)
                 if part.json_length is not None:
-                    raise BadRequest("a stream of events cannot have binary tensors: request JSON")
+                    raise InvalidRequest("a stream of events cannot have binary tensors: request JSON")
                 parts.put(part.body)
                 if cancellation is not None and cancellation.cancelled:
                     raise Cancelled("the stream was cancelled")

@@ -26,10 +26,10 @@ from serving.engines.base.device import is_device_lost
 from serving.engines.base.engine import Cancellation
 from serving.engines.base.errors import Cancelled, InputRefused
 from serving.modelserver.base.errors import (
-    BadRequest,
     ClientLeft,
     DeadlineExceeded,
     DeviceLost,
+    InvalidRequest,
     ModelFailed,
     QueueExpired,
     ServingError,
@@ -302,7 +302,7 @@ def run_job(model: ServedModel, job: ModelJob[T], cancellation: Cancellation | N
     except Cancelled as error:
         raise ClientLeft from error
     except InputRefused as error:
-        raise BadRequest(f"the model does not accept this input ({_log_error(model, error)})") from error
+        raise InvalidRequest(f"the model does not accept this input ({_log_error(model, error)})") from error
     except Exception as error:  # engines run third-party code
         if is_device_lost(error):
             raise DeviceLost(f"{DEVICE_LOST} ({_log_error(model, error)})") from error

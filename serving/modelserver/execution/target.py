@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from serving.modelserver.base.errors import NotFound
+from serving.modelserver.base.errors import ResourceNotFound
 from serving.modelserver.execution.inference import Inference
 
 STATISTICS: Final = "stats"
@@ -21,16 +21,16 @@ class InferenceTarget(msgspec.Struct, frozen=True):
     inference: Inference
 
     def check(self, name: str, version: str) -> None:
-        """Raise NotFound when a request is for another model or version. An empty version matches any."""
+        """Raise ResourceNotFound when a request is for another model or version. An empty version matches any."""
         check_model(self.name, self.revision, name, version)
 
 
 def check_model(name: str, revision: str, requested_name: str, requested_version: str) -> None:
-    """Raise NotFound when the requested model or version is not this one. An empty version matches any."""
+    """Raise ResourceNotFound when the requested model or version is not this one. An empty version matches any."""
     if requested_name != name:
         raise unknown_model(requested_name)
     if requested_version and not is_version(requested_version, revision):
-        raise NotFound(f"model {name!r} has no version {requested_version[:SHOWN]!r} here")
+        raise ResourceNotFound(f"model {name!r} has no version {requested_version[:SHOWN]!r} here")
 
 
 def is_version(version: str, revision: str) -> bool:
@@ -41,7 +41,7 @@ def is_version(version: str, revision: str) -> bool:
     return version.isascii() and version.isdigit() and number.isdigit() and version.lstrip("0") == number.lstrip("0")
 
 
-def unknown_model(name: str) -> NotFound:
+def unknown_model(name: str) -> ResourceNotFound:
     """Return the error for a model that the server does not have. `stats` is Triton's path of statistics."""
     hint = "; statistics are at /metrics on the management port" if name == STATISTICS else ""
-    return NotFound(f"unknown model {name[:SHOWN]!r}{hint}")
+    return ResourceNotFound(f"unknown model {name[:SHOWN]!r}{hint}")

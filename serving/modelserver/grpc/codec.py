@@ -16,7 +16,7 @@ import msgspec
 from google.protobuf.message import DecodeError
 
 from serving.engines.base.datatypes import BYTES, DATATYPES, Datatype, Tensor
-from serving.modelserver.base.errors import BadRequest, ServingError, TooLarge
+from serving.modelserver.base.errors import ContentTooLarge, InvalidRequest, ServingError
 from serving.modelserver.codec import tensors
 from serving.modelserver.codec.protocol_v2 import PreparedRequest, V2Codec, check_extensions
 from serving.modelserver.grpc.messages import ModelInferRequest, ModelInferResponse
@@ -80,7 +80,7 @@ class GrpcCodec:
         self._response_head: tuple[Any, bytes] | None = None  # the last one, and the key that it was made for
 
     def parse(self, content: bytes) -> GrpcRequest:
-        """Parse a request for any model. Raises BadRequest, TooLarge."""
+        """Parse a request for any model. Raises InvalidRequest, ContentTooLarge."""
         head, whole = self._head, content
         if head is not None and content.startswith(head.content):
             tails = fields_from(content, len(head.content), RAW_INPUTS)
@@ -92,11 +92,11 @@ class GrpcCodec:
         try:
             message = ModelInferRequest.FromString(content)
         except DecodeError as error:
-            raise BadRequest("the message is not a ModelInferRequest") from error
+            raise InvalidRequest("the message is not a ModelInferRequest") from error
         return GrpcRequest(message, raw or message.raw_input_contents, whole)
 
     def decode(self, request: GrpcRequest) -> PreparedRequest:
-        """Return the call of a parsed request. Raises BadRequest, TooLarge."""
+        """Return the call of a parsed request. Raises InvalidRequest, ContentTooLarge."""
         message, raw, head = request.message, request.raw, request.head
         if head is None:
             head = self._check_head(request)
@@ -112,18 +112,21 @@ class GrpcCodec:
         return PreparedRequest(inputs, head.outputs, [bool(raw)] * len(head.outputs), message.id, head.parameters)
 
     def _check_head(self, request: GrpcRequest) -> RequestHead:
-        """Validate and return the head, and cache that of a small raw request. Raises BadRequest, TooLarge."""
+        """Validate and return the head, and cache that of a small raw request.
+
+        Raises InvalidRequest, ContentTooLarge.
+        """
         message, raw = request.message, request.raw
         if message.parameters:
             check_extensions(message.parameters)
         if raw and len(raw) != len(message.inputs):
-            raise BadRequest(f"raw_input_contents has {len(raw)} tensors for {len(message.inputs)} inputs")
+            raise InvalidRequest(f"raw_input_contents has {len(raw)} tensors for {len(message.inputs)} inputs")
         inputs: dict[str, RequestInput] = {}
         for one in message.inputs:
             if one.name in inputs:
-                raise BadRequest(f"input {one.name!r} is given twice")
+                raise InvalidRequest(f"input {one.name!r} is given twice")
             if raw and one.HasField("contents"):
-                raise BadRequest(f"input {one.name!r} has both contents and raw_input_contents: send one of them")
+                raise InvalidRequest(f"input {one.name!r} has both contents and raw_input_contents: send one of them")
             inputs[one.name] = self._input(one)
         self._codec.check_complete(inputs)
         parameters = dict(message.parameters) if message.parameters else None
@@ -170,7 +173,7 @@ class GrpcCodec:
         spec, taken = self._codec.spec(name)
         datatype = DATATYPES.get(one.datatype)
         if datatype is None:
-            raise BadRequest(f"input {name!r}: unknown datatype {one.datatype[:_SHOWN]!r}")
+            raise InvalidRequest(f"input {name!r}: unknown datatype {one.datatype[:_SHOWN]!r}")
         shape = list(one.shape)
         tensors.check_against(spec, datatype, shape)
         return RequestInput(name, shape, datatype, taken)
@@ -178,12 +181,14 @@ class GrpcCodec:
     def _elements(self, name: str, contents: Any, datatype: Datatype) -> list[Any]:
         field = CONTENTS.get(datatype.name)
         if field is None:
-            raise BadRequest(f"input {name!r}: {datatype.name} has no contents field: send it in raw_input_contents")
+            raise InvalidRequest(
+                f"input {name!r}: {datatype.name} has no contents field: send it in raw_input_contents"
+            )
         for descriptor, values in contents.ListFields():
             if descriptor.name != field:
-                raise BadRequest(f"input {name!r} is {datatype.name}: send its elements in contents.{field}")
+                raise InvalidRequest(f"input {name!r} is {datatype.name}: send its elements in contents.{field}")
             if len(values) > self._most:
-                raise TooLarge(f"contents has more than {self._most} elements: send them in raw_input_contents")
+                raise ContentTooLarge(f"contents has more than {self._most} elements: send them in raw_input_contents")
             return list(values)
         return []
 

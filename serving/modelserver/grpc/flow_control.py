@@ -85,7 +85,7 @@ class MessageReceiver:
     async def receive(self, context: Context) -> bytes:
         """Return the message of a call, decompressed.
 
-        Raises BadRequest, ClientLeft, Overloaded, RequestTimeout, TooLarge.
+        Raises InvalidRequest, ClientLeft, Overloaded, RequestTimeout, ContentTooLarge.
         """
         task = asyncio.current_task()
         if task is None:
@@ -118,7 +118,7 @@ class MessageReceiver:
         return bytes(message)
 
     async def _decompress(self, message: bytes, coding: bytes) -> bytes:
-        """Raises BadRequest, Overloaded, TooLarge."""
+        """Raises InvalidRequest, Overloaded, ContentTooLarge."""
         self._budget.borrow(len(message))
         try:
             content, lent = await decompress(message, self._budget, self._largest, coding)

@@ -16,12 +16,12 @@ from typing import Any, Final, Protocol
 from google.protobuf.message import DecodeError
 
 from serving.modelserver.base.errors import (
-    BadRequest,
     ClientLeft,
     DeadlineExceeded,
+    InvalidRequest,
     ModelFailed,
-    NotFound,
     QueueExpired,
+    ResourceNotFound,
     ServingError,
     UnsupportedType,
     release_frames,
@@ -101,7 +101,7 @@ class ModelDirectory(Protocol):
         ...
 
     def ready(self, name: str, version: str) -> bool:
-        """Return whether the model accepts requests. Raises NotFound."""
+        """Return whether the model accepts requests. Raises ResourceNotFound."""
         ...
 
 
@@ -232,7 +232,7 @@ class InferenceService:
     async def _check_health(self, message: bytes, *_: object) -> bytes:
         service = _parse(messages.HealthCheckRequest, message).service
         if service not in ("", SERVICE):
-            raise NotFound(f"unknown service {service[:SHOWN]!r}")
+            raise ResourceNotFound(f"unknown service {service[:SHOWN]!r}")
         serving = messages.HealthCheckResponse.SERVING
         status = serving if self._lifecycle.ready else messages.HealthCheckResponse.NOT_SERVING
         return _serialize(messages.HealthCheckResponse(status=status))
@@ -250,7 +250,7 @@ class InferenceService:
             else:
                 (await self._wait_for_target(work=False)).check(request.name, request.version)
                 ready = self._lifecycle.ready
-        except NotFound:  # an unknown model or version is not ready, as on Triton
+        except ResourceNotFound:  # an unknown model or version is not ready, as on Triton
             ready = False
         return _serialize(messages.ModelReadyResponse(ready=ready))
 
@@ -297,7 +297,7 @@ class InferenceService:
     def _prepare(
         self, target: InferenceTarget, message: bytes, model: ServedModel
     ) -> tuple[PreparedRequest, Respond[bytes]]:
-        """Decode a request. Raises BadRequest, TooLarge, NotFound."""
+        """Decode a request. Raises InvalidRequest, ContentTooLarge, ResourceNotFound."""
         cached = self._codec
         if cached is None or cached[0] is not model:
             cached = self._codec = model, GrpcCodec(model.codec)
@@ -319,7 +319,7 @@ def _parse(kind: Any, message: bytes) -> Any:
     try:
         return kind.FromString(message)
     except DecodeError as error:
-        raise BadRequest(f"the message is not a {kind.DESCRIPTOR.name}") from error
+        raise InvalidRequest(f"the message is not a {kind.DESCRIPTOR.name}") from error
 
 
 def _serialize(message: Any) -> bytes:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from clusters.base.sizes import format_size
-from serving.modelserver.base.errors import BadRequest, TooLarge
+from serving.modelserver.base.errors import ContentTooLarge, InvalidRequest
 
 MAX_FIELDS: Final = 4096  # of a large request: inputs, outputs and parameters together
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types; groups exist only in proto2
@@ -26,7 +26,7 @@ _LOW: Final = 0x7F
 def split(message: bytes, field: int, most: int) -> tuple[bytes, list[memoryview]]:
     """Return the message without its bytes fields of number `field`, and views of these fields.
 
-    Raises BadRequest, and TooLarge when the rest of the message has more than `most` bytes.
+    Raises InvalidRequest, and ContentTooLarge when the rest of the message has more than `most` bytes.
     """
     view, found, rest = memoryview(message), list[memoryview](), list[memoryview]()
     raw = field << _TYPE_BITS | _BYTES
@@ -34,7 +34,7 @@ def split(message: bytes, field: int, most: int) -> tuple[bytes, list[memoryview
     while at < len(view):
         fields += 1
         if fields > MAX_FIELDS:
-            raise TooLarge(f"a request has at most {MAX_FIELDS} inputs, outputs and parameters")
+            raise ContentTooLarge(f"a request has at most {MAX_FIELDS} inputs, outputs and parameters")
         key, begin = _varint(view, at)
         content, end = _field(view, key & _TYPE_MASK, begin)
         if key == raw:
@@ -43,18 +43,22 @@ def split(message: bytes, field: int, most: int) -> tuple[bytes, list[memoryview
             rest.append(view[at:end])
         at = end
     if sum(map(len, rest)) > most:
-        raise TooLarge(f"a request has at most {format_size(most)} beside raw_input_contents: send tensors there")
+        raise ContentTooLarge(
+            f"a request has at most {format_size(most)} beside raw_input_contents: send tensors there"
+        )
     return b"".join(rest), found
 
 
 def text_of(message: bytes, field: int) -> str:
-    """Return the first field of number `field` as text; "" without one. Raises BadRequest, TooLarge."""
+    """Return the first field of number `field` as text; "" without one. Raises InvalidRequest, ContentTooLarge."""
     view = memoryview(message)
     at = fields = 0
     while at < len(view):
         fields += 1
         if fields > MAX_FIELDS:
-            raise TooLarge(f"the model name is not among the first {MAX_FIELDS} fields of the request: send it first")
+            raise ContentTooLarge(
+                f"the model name is not among the first {MAX_FIELDS} fields of the request: send it first"
+            )
         key, begin = _varint(view, at)
         content, at = _field(view, key & _TYPE_MASK, begin)
         if key == field << _TYPE_BITS | _BYTES:
@@ -70,7 +74,7 @@ def fields_from(message: bytes, at: int, field: int) -> list[memoryview] | None:
             return None
         try:
             size, begin = _varint(view, at + 1)
-        except BadRequest:
+        except InvalidRequest:
             return None
         at = begin + size
         found.append(view[begin:at])
@@ -91,7 +95,7 @@ def joined(head: bytes, field: int, contents: Iterable[bytes]) -> bytes:
 
 
 def _field(view: memoryview, kind: int, begin: int) -> tuple[int, int]:
-    """Return where the content of a field begins and ends; its key ends at `begin`. Raises BadRequest."""
+    """Return where the content of a field begins and ends; its key ends at `begin`. Raises InvalidRequest."""
     if kind == _BYTES:
         size, content = _varint(view, begin)
         end = content + size
@@ -100,21 +104,21 @@ def _field(view: memoryview, kind: int, begin: int) -> tuple[int, int]:
     elif kind in _FIXED_SIZES:
         content, end = begin, begin + _FIXED_SIZES[kind]
     else:
-        raise BadRequest("the message is not a ModelInferRequest")
+        raise InvalidRequest("the message is not a ModelInferRequest")
     if end > len(view):
-        raise BadRequest("the message is not a ModelInferRequest: it ends within a field")
+        raise InvalidRequest("the message is not a ModelInferRequest: it ends within a field")
     return content, end
 
 
 def _varint(view: memoryview, at: int) -> tuple[int, int]:
-    """Return the number at `at` and where it ends. Raises BadRequest."""
+    """Return the number at `at` and where it ends. Raises InvalidRequest."""
     value = shift = 0
     for end, byte in enumerate(view[at : at + _MAX_VARINT_SIZE], at + 1):
         value |= (byte & _LOW) << shift
         if byte < _MORE:
             return value, end
         shift += 7
-    raise BadRequest("the message is not a ModelInferRequest: it contains an unterminated varint")
+    raise InvalidRequest("the message is not a ModelInferRequest: it contains an unterminated varint")
 
 
 def _to_varint(value: int) -> bytes:

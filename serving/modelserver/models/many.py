@@ -172,7 +172,10 @@ class ManyModels:
         return READY
 
     async def unload_call(self, name: str) -> str:
-        """Unload a model when its requests in flight are answered; only a load call loads it again. Raises NotFound."""
+        """Unload a model when its requests in flight are answered; only a load call loads it again.
+
+        Raises ResourceNotFound.
+        """
         model = self._models.get(name)
         if model is None:
             raise unknown_model(name)
@@ -199,7 +202,7 @@ class ManyModels:
             loaded.release()
 
     def ready(self, name: str, version: str) -> bool:
-        """Return whether the model accepts requests. Raises NotFound."""
+        """Return whether the model accepts requests. Raises ResourceNotFound."""
         model = self._models.get(name)
         if model is None:
             raise unknown_model(name)

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from starlette.types import Receive, Scope, Send
 
 from serving.modelserver.base.assignment import Assignment
-from serving.modelserver.base.errors import NotFound, NotReady, ServingError
+from serving.modelserver.base.errors import NotReady, ResourceNotFound, ServingError
 from serving.modelserver.base.responses import send_error
 from serving.modelserver.base.stats import Stats
 from serving.modelserver.endpoints.app import NO_PATH
@@ -205,4 +205,4 @@ class RepositoryModel:
 
 
 async def _answer_no_path(_: Scope, __: Receive, send: Send) -> None:
-    await send_error(send, NotFound(NO_PATH))
+    await send_error(send, ResourceNotFound(NO_PATH))

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from serving.modelserver.base.errors import NotFound
+from serving.modelserver.base.errors import ResourceNotFound
 from serving.modelserver.base.responses import send_error
 from serving.modelserver.endpoints.app import (
     NO_PATH,
@@ -53,7 +53,7 @@ class ModelRouter:
         if name is None and scope["path"] == DOCUMENT:
             name = parse_qs(scope["query_string"].decode("latin-1")).get("model", [""])[0]
             if not name:
-                await send_error(send, NotFound(f"each model has its own document: {DOCUMENT}?model=NAME"))
+                await send_error(send, ResourceNotFound(f"each model has its own document: {DOCUMENT}?model=NAME"))
                 return
         if name is None:
             await self._server(scope, receive, send)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import secrets
 from typing import Any, Final, Literal
 
-from serving.modelserver.base.errors import BadRequest, ClientLeft, Overloaded
+from serving.modelserver.base.errors import ClientLeft, InvalidRequest, Overloaded
 from serving.modelserver.base.latency import by_bucket
 from serving.modelserver.base.stats import Stats
 from serving.modelserver.observe.metrics import RequestMetrics
@@ -27,7 +27,7 @@ GRPC_OTHER: Final = "grpc-other"
 """Protocol label of health and metadata over gRPC."""
 _REFUSED: Final = 400  # lowest HTTP status of an error
 _FAILED: Final = 500  # lowest HTTP status of a server error
-_HTTP_ERRORS: Final = frozenset({BadRequest.status, Overloaded.status})
+_HTTP_ERRORS: Final = frozenset({InvalidRequest.status, Overloaded.status})
 _GRPC_TIMED: Final = frozenset({0, 1})  # OK, CANCELLED
 _GRPC_ERRORS: Final = frozenset({2, 3, 4, 8, 13, 14, 15})
 """UNKNOWN, INVALID_ARGUMENT, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, INTERNAL, UNAVAILABLE, DATA_LOSS."""

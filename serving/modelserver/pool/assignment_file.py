@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from serving.modelserver.base.assignment import Assignment, BadAssignment, ModelBounds, from_stored, to_stored
-from serving.modelserver.base.errors import Conflict
+from serving.modelserver.base.errors import ModelConflict
 
 FILE_NAME: Final = "knodel-assignment.json"
 _TEMPORARY: Final = ".new"
@@ -69,11 +69,11 @@ class MemberClaim:
     def take(self, assignment: Assignment) -> None:
         """Accept and store the assignment; the same one again changes nothing.
 
-        Raises Conflict for a different one, BadAssignment when it cannot be stored.
+        Raises ModelConflict for a different one, BadAssignment when it cannot be stored.
         """
         if self._assignment is None:
             self._file.write(assignment)
             self._assignment = assignment
             self.given.set_result(assignment)
         elif self._assignment != assignment:
-            raise Conflict(f"this server is claimed: it serves revision {self._assignment.revision!r}")
+            raise ModelConflict(f"this server is claimed: it serves revision {self._assignment.revision!r}")

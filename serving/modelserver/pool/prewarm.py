@@ -21,7 +21,7 @@ from serving.modelserver.base.assignment import Assignment, ModelBounds
 from serving.modelserver.base.limits import MEBIBYTE, ServerLimits
 from serving.modelserver.base.options import Pool
 from serving.modelserver.base.stats import StartupTimes
-from serving.modelserver.codec.bounded_read import RequestBody
+from serving.modelserver.codec.bounded_read import BufferedBody
 from serving.modelserver.endpoints.infer import prepare_request
 from serving.modelserver.execution.inference import infer_unbatched
 from serving.modelserver.execution.loading import load_model
@@ -51,7 +51,7 @@ def prewarm_format(format: str, bounds: ModelBounds, limits: ServerLimits) -> No
         assignment = Assignment(NAME, NAME, "", "", format, bounds)
         artifact = Artifact(Path(NAME + FORMATS[format].suffixes[0]), make())
         model = load_model(assignment, lambda: artifact, limits, StartupTimes())
-        infer_unbatched(prepare_request(RequestBody(request_of(model.signature), None)), model, None)
+        infer_unbatched(prepare_request(BufferedBody(request_of(model.signature), None)), model, None)
         model.engine.close()
 
 

@@ -242,7 +242,7 @@ def test_a_platform_file_that_was_cut_off_is_named(knodel: Knodel, state: Path, 
         (errors.CommandError("x"), 1),
         (errors.UsageError("x"), 2),
         (errors.DoesNotExist("x"), 3),
-        (errors.DeadlineExceeded("x"), 4),
+        (errors.TimedOut("x"), 4),
         (errors.Unreachable("x"), 1),
         (NotFound("x"), 3),
         (Invalid("x", [FieldError("spec", "y")]), 2),
@@ -258,7 +258,7 @@ def test_every_error_has_its_exit_code(error: KnodelError, code: int) -> None:
 
 
 def test_every_command_error_is_in_the_table() -> None:
-    known = {errors.CommandError, errors.UsageError, errors.DoesNotExist, errors.DeadlineExceeded, errors.Unreachable}
+    known = {errors.CommandError, errors.UsageError, errors.DoesNotExist, errors.TimedOut, errors.Unreachable}
     assert set(errors.CommandError.__subclasses__()) | {errors.CommandError} == known
 
 

@@ -17,7 +17,7 @@ from serving.engines.base.errors import InferenceFailed, InputRefused
 from serving.modelserver.base.limits import BodyBudget, ServerLimits
 from serving.modelserver.base.stats import Stats
 from serving.modelserver.codec.protocol_v2 import V2Codec
-from serving.modelserver.connections.listener import HttpListener
+from serving.modelserver.connections.listener import AsgiListener
 from serving.modelserver.connections.sockets import bind
 from serving.modelserver.endpoints.app import DataApp
 from serving.modelserver.endpoints.endpoints import make_endpoints
@@ -107,7 +107,7 @@ async def serving(
     app = DataApp(NAME, REVISION, lifecycle, make_endpoints(NAME, inference, budget))
     metrics = RequestMetrics()
     observed = ObservabilityMiddleware(app, metrics, None, time.monotonic)
-    listener = HttpListener(observed, bind(HOST, 0, "PORT"), limits or ServerLimits())
+    listener = AsgiListener(observed, bind(HOST, 0, "PORT"), limits or ServerLimits())
     await listener.start()
     running = Streaming(listener.port, stats, budget, engine, metrics)
     codec = V2Codec(NAME, REVISION, engine.signature, ServerLimits())

@@ -16,7 +16,7 @@ from serving.engines.base.datatypes import Tensor
 from serving.engines.base.engine import ANY, Cancellation, Signature, TensorSpec
 from serving.engines.base.errors import Cancelled, InputRefused
 from serving.modelserver.base.assignment import BatchBounds
-from serving.modelserver.base.errors import BadRequest, ClientLeft, DeadlineExceeded, ModelFailed, QueueExpired
+from serving.modelserver.base.errors import ClientLeft, DeadlineExceeded, InvalidRequest, ModelFailed, QueueExpired
 from serving.modelserver.codec.protocol_v2 import PreparedRequest
 from serving.modelserver.execution import batcher as batchers
 from serving.modelserver.execution.batch import rows_of
@@ -186,7 +186,7 @@ async def test_1000_requests_at_once_get_their_own_answers(make: Make) -> None:
         if one.cancelled():
             continue
         if math.isnan(value):
-            assert isinstance(one.exception(), BadRequest)
+            assert isinstance(one.exception(), InvalidRequest)
         else:
             assert set(await sums(one)) == {value + 1.0}
     assert max(parts.engine.sizes) == SIZE
@@ -210,7 +210,7 @@ async def test_a_poisoned_request_is_the_only_one_that_fails(parts: Parts) -> No
     parts.engine.passes.release(MANY)
     await first
     assert (await sums(others[0]), await sums(others[2])) == ([2.0], [4.0])
-    with pytest.raises(BadRequest):
+    with pytest.raises(InvalidRequest):
         await others[1]
     assert parts.engine.sizes == [1, 3, 1, 1, 1]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from starlette.types import Message
 
-from serving.modelserver.base.errors import BadRequest, Overloaded, ServingError, UnsupportedType
+from serving.modelserver.base.errors import InvalidRequest, Overloaded, ServingError, UnsupportedType
 from serving.modelserver.base.limits import SMALL_BODY, BodyBudget
 from serving.modelserver.codec.bounded_read import ReplayReceive, read_body
 
@@ -18,7 +18,7 @@ async def whole() -> Message:
     ("name", "values", "error"),
     [
         (b"content-type", (b"application/x-pickle", b"application/json"), UnsupportedType),
-        (b"inference-header-content-length", (b"1", b"2"), BadRequest),
+        (b"inference-header-content-length", (b"1", b"2"), InvalidRequest),
     ],
 )
 async def test_a_header_that_says_two_things_is_refused(

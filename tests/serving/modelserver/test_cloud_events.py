@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serving.modelserver.base.errors import ServingError, TooLarge
+from serving.modelserver.base.errors import ContentTooLarge, ServingError
 from serving.modelserver.codec.cloud_event import CloudEvent, from_binary, from_structured, to_binary
 from tests.serving.modelserver.client import Answer, tensor
 from tests.serving.modelserver.conftest import NAME, Running, Serve
@@ -150,7 +150,7 @@ async def test_members_without_end_cost_little_and_are_told_in_short(double: Run
     assert answer.status == 400 and "100" in answer.error
     many = gzip.compress(b"{" + b",".join(b'"A%d":0' % number for number in range(1_000_000)) + b"}", 1)
     begun = time.thread_time()
-    with pytest.raises(TooLarge):
+    with pytest.raises(ContentTooLarge):
         from_structured(gzip.decompress(many))
     assert time.thread_time() - begun < 0.5
     assert (await structured(double, many, content_encoding="gzip")).status == 413

@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as arrays
 
 from serving.engines.base.datatypes import BF16, BYTES, DATATYPES, Tensor
 from serving.engines.base.engine import ANY, Signature, TensorSpec
-from serving.modelserver.base.errors import BadRequest, ServingError, TooLarge
+from serving.modelserver.base.errors import ContentTooLarge, InvalidRequest, ServingError
 from serving.modelserver.base.limits import ServerLimits
 from serving.modelserver.codec import tensors
 from serving.modelserver.codec.messages import check_elements
@@ -120,12 +120,12 @@ def test_a_bf16_output_is_named_so_and_travels_as_bytes_only() -> None:
     assert reply.body[reply.json_length :] == b"\x80\x3f\x20\xc0"
     assert json.loads(reply.body[: reply.json_length])["outputs"][0]["datatype"] == BF16
     in_json = json.dumps({"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [1.5]}]}).encode()
-    with pytest.raises(BadRequest, match="binary"):
+    with pytest.raises(InvalidRequest, match="binary"):
         made.encode(made.decode(in_json), [np.ones(1, np.float32)])
 
 
 def test_what_nests_without_commas_is_counted_too() -> None:
-    with pytest.raises(TooLarge):
+    with pytest.raises(ContentTooLarge):
         check_elements(b"[[" * 100 + b"]]" * 100, 150)
 
 
@@ -141,7 +141,7 @@ def test_texts_survive_the_binary_form(texts: list[bytes]) -> None:
 @pytest.mark.parametrize("datatype", sorted(DATATYPES))
 @pytest.mark.parametrize("shape", [[1 << 62, 0, 1 << 62], [(1 << 63) - 1, (1 << 63) - 1, 0]])
 def test_no_elements_of_an_overflowing_shape_are_refused(datatype: str, shape: list[int]) -> None:
-    with pytest.raises(BadRequest, match="too large"):
+    with pytest.raises(InvalidRequest, match="too large"):
         tensors.from_bytes("x", DATATYPES[datatype], shape, memoryview(b""))
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serving.modelserver.base.errors import BadRequest, Overloaded, ServingError, TooLarge
+from serving.modelserver.base.errors import ContentTooLarge, InvalidRequest, Overloaded, ServingError
 from serving.modelserver.base.limits import MEBIBYTE, BodyBudget, ServerLimits
 from serving.modelserver.codec.decompression import INPUT_STEP, MAX_MEMBERS, OUTPUT_STEP, decompress
 from tests.serving.modelserver.client import tensor
@@ -102,14 +102,14 @@ async def test_all_of_it_comes_back(content: bytes) -> None:
 async def test_a_damaged_body_is_refused_or_comes_back_whole(data: bytes, level: int, place: int, byte: int) -> None:
     damaged = bytearray(gzip.compress(data, level))
     damaged[place % len(damaged)] = byte
-    with contextlib.suppress(BadRequest):
+    with contextlib.suppress(InvalidRequest):
         assert await inflate(bytes(damaged)) == data
 
 
 async def test_exactly_the_limit_is_taken_and_a_byte_more_is_not() -> None:
     content = gzip.compress(b"0" * MEBIBYTE)
     assert len(await inflate(content, limit=MEBIBYTE)) == MEBIBYTE
-    with pytest.raises(TooLarge):
+    with pytest.raises(ContentTooLarge):
         await inflate(content, limit=MEBIBYTE - 1)
 
 
@@ -155,7 +155,7 @@ async def test_a_request_of_two_members_is_answered(double: Running) -> None:
     ids=["text", "zeros", "text after a member", "a byte short", "a head", "zlib", "too many"],
 )
 async def test_what_is_left_over_behind_a_member_is_refused(behind: bytes, fault: str) -> None:
-    with pytest.raises(BadRequest, match=fault):
+    with pytest.raises(InvalidRequest, match=fault):
         await inflate(gzip.compress(b"a") + behind)
 
 
@@ -163,7 +163,7 @@ async def test_what_is_left_over_behind_a_member_is_refused(behind: bytes, fault
 async def test_members_share_one_limit() -> None:
     member = gzip.compress(b"0" * MEBIBYTE)
     assert len(await inflate(member * 2, limit=2 * MEBIBYTE)) == 2 * MEBIBYTE
-    with pytest.raises(TooLarge):
+    with pytest.raises(ContentTooLarge):
         await inflate(member * 2 + gzip.compress(b"0"), limit=2 * MEBIBYTE)
     with pytest.raises(Overloaded):
         await inflate(member * 2, budget=2 * MEBIBYTE - 1)

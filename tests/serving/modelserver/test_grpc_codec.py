@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as arrays
 
 from serving.engines.base.datatypes import BF16, BYTES, DATATYPES, Tensor
 from serving.engines.base.engine import ANY, Signature, TensorSpec
-from serving.modelserver.base.errors import BadRequest, ServingError, TooLarge
+from serving.modelserver.base.errors import ContentTooLarge, InvalidRequest, ServingError
 from serving.modelserver.base.limits import ServerLimits
 from serving.modelserver.codec import tensors
 from serving.modelserver.codec.protocol_v2 import PreparedRequest, V2Codec
@@ -89,7 +89,7 @@ def test_tensors_survive_in_the_field_of_their_type(case: tuple[str, Tensor]) ->
     made = codec(name, tensor.ndim)
     field = CONTENTS.get(name)
     if field is None:
-        with pytest.raises(BadRequest, match="send it in raw_input_contents"):
+        with pytest.raises(InvalidRequest, match="send it in raw_input_contents"):
             decoded(made, asked(name, tensor))
         return
     values = tensor.ravel().tolist()
@@ -119,7 +119,7 @@ def test_fp32_and_fp64_are_both_taken_where_the_model_takes_floats() -> None:
     for call in (typed, decoded(made, raw)):
         assert call.inputs["x"].dtype == np.float32
         np.testing.assert_array_equal(call.inputs["x"], given)
-    with pytest.raises(BadRequest, match="range of FP32"):
+    with pytest.raises(InvalidRequest, match="range of FP32"):
         decoded(made, asked("FP64", given, contents={"fp64_contents": [1e300, 0.0]}))
 
 
@@ -144,13 +144,13 @@ WRONG: dict[str, Any] = {
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG.keys())
 def test_a_wrong_input_is_refused(wrong: dict[str, Any]) -> None:
     one = {"name": "x", "datatype": "FP32", "shape": [2], **wrong}
-    with pytest.raises(BadRequest):
+    with pytest.raises(InvalidRequest):
         decoded(codec("FP32", 1), ModelInferRequest(inputs=[one]))
 
 
 def test_a_number_beyond_its_type_is_refused() -> None:
     one = {"name": "x", "datatype": "INT8", "shape": [1], "contents": {"int_contents": [128]}}
-    with pytest.raises(BadRequest, match="range of INT8"):
+    with pytest.raises(InvalidRequest, match="range of INT8"):
         decoded(codec("INT8", 1), ModelInferRequest(inputs=[one]))
 
 
@@ -162,7 +162,7 @@ def test_a_number_beyond_its_type_is_refused() -> None:
 )  # fmt: skip
 def test_raw_contents_that_do_not_fit_the_inputs_are_refused(raw: list[bytes], contents: Any, inputs: int) -> None:
     one = {"name": "x", "datatype": "FP32", "shape": [2], **({"contents": contents} if contents else {})}
-    with pytest.raises(BadRequest):
+    with pytest.raises(InvalidRequest):
         decoded(codec("FP32", 1), ModelInferRequest(inputs=[one] * inputs, raw_input_contents=raw))
 
 
@@ -175,22 +175,22 @@ def test_requested_outputs_are_checked() -> None:
     made = codec("FP32", 1)
     assert decoded(made, request("y")).outputs == ["y"]
     for names in (("z",), ("y", "y")):
-        with pytest.raises(BadRequest):
+        with pytest.raises(InvalidRequest):
             decoded(made, request(*names))
 
 
 def test_more_elements_than_allowed_are_refused() -> None:
     few = codec("FP32", 1, ServerLimits(json_numbers=2))
     one = {"name": "x", "datatype": "FP32", "shape": [3], "contents": {"fp32_contents": [1.0, 2.0, 3.0]}}
-    with pytest.raises(TooLarge):
+    with pytest.raises(ContentTooLarge):
         decoded(few, ModelInferRequest(inputs=[one]))
     many = {**one, "shape": [grpc_codec.LARGE], "contents": {"fp32_contents": [1.0] * grpc_codec.LARGE}}
-    with pytest.raises(TooLarge):
+    with pytest.raises(ContentTooLarge):
         few.parse(ModelInferRequest(inputs=[many]).SerializeToString())
 
 
 def test_a_large_message_of_many_small_parts_is_refused_before_it_is_decoded() -> None:
-    with pytest.raises(TooLarge):
+    with pytest.raises(ContentTooLarge):
         split(b"\x2a\x00" * (MAX_FIELDS + 1), RAW, 1 << 30)  # empty inputs
 
 

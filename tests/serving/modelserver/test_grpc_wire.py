@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from serving.modelserver.base.errors import BadRequest, TooLarge
+from serving.modelserver.base.errors import ContentTooLarge, InvalidRequest
 from serving.modelserver.grpc.messages import ModelInferRequest
 from serving.modelserver.grpc.service import MODEL_NAME
 from serving.modelserver.grpc.wire import field_size, fields_from, joined, text_of
@@ -33,12 +33,12 @@ def test_without_one_it_is_empty_and_what_is_no_text_is_no_name() -> None:
 @pytest.mark.bad_input("infer-grpc")
 @pytest.mark.parametrize("message", [b"\x0a", b"\x0a\x05ab", b"\xff" * 20, b"\x0b"])
 def test_what_is_cut_off_is_refused(message: bytes) -> None:
-    with pytest.raises(BadRequest):
+    with pytest.raises(InvalidRequest):
         text_of(message, MODEL_NAME)
 
 
 def test_a_name_behind_thousands_of_fields_is_not_looked_for() -> None:
-    with pytest.raises(TooLarge):
+    with pytest.raises(ContentTooLarge):
         text_of(b"\x18\x01" * 5000 + encoded(model_name="iris"), MODEL_NAME)
 
 

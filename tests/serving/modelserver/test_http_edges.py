@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from serving.modelserver.base.limits import BodyBudget, ServerLimits
 from serving.modelserver.base.stats import Stats
-from serving.modelserver.connections.listener import HttpListener
+from serving.modelserver.connections.listener import AsgiListener
 from serving.modelserver.connections.sockets import bind
 from serving.modelserver.endpoints.app import make_app
 from serving.modelserver.endpoints.pending_requests import PendingRequests
@@ -123,7 +123,7 @@ async def test_what_is_refused_while_its_body_comes_counts_as_what_it_was_answer
         """Fail: the test does not check health."""
 
     hold = PendingRequests(nothing, Stats(monotonic), budget, limit=1, timeout=0.05)
-    listener = HttpListener(
+    listener = AsgiListener(
         ObservabilityMiddleware(hold, metrics, None, monotonic), bind(HOST, 0, "PORT"), ServerLimits(linger=0.01)
     )
     await listener.start()
@@ -154,7 +154,7 @@ async def broken_too(_: Request) -> Response:
 async def test_what_goes_wrong_in_the_server_itself_is_an_error_in_json(
     app: ASGIApp, caplog: pytest.LogCaptureFixture
 ) -> None:
-    listener = HttpListener(app, bind(HOST, 0, "PORT"), ServerLimits())
+    listener = AsgiListener(app, bind(HOST, 0, "PORT"), ServerLimits())
     await listener.start()
     answer = await ask(listener.port, request("GET", "/v2"))
     assert (answer.status, answer.headers["content-type"]) == (500, "application/json")

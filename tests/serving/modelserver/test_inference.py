@@ -12,10 +12,10 @@ import pytest
 from serving.engines.base.engine import Cancellation
 from serving.engines.base.errors import Cancelled, InputRefused
 from serving.modelserver.base.errors import (
-    BadRequest,
     ClientLeft,
     DeadlineExceeded,
     DeviceLost,
+    InvalidRequest,
     ModelFailed,
     NotReady,
     QueueExpired,
@@ -209,7 +209,11 @@ async def test_a_task_that_is_cancelled_frees_slot_and_place_and_asks_the_model_
 
 @pytest.mark.parametrize(
     ("raised", "told"),
-    [(InputRefused("secret"), BadRequest), (ValueError("secret"), ModelFailed), (BadRequest("said"), BadRequest)],
+    [
+        (InputRefused("secret"), InvalidRequest),
+        (ValueError("secret"), ModelFailed),
+        (InvalidRequest("said"), InvalidRequest),
+    ],
 )
 @pytest.mark.parametrize("size", [1, LARGE])
 async def test_what_the_job_raises_is_told_in_our_words(

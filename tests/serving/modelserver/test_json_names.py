@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serving.modelserver.base.errors import BadRequest
+from serving.modelserver.base.errors import InvalidRequest
 from serving.modelserver.base.json_names import check_names
 from tests.serving.modelserver.conftest import NAME, Running
 
@@ -33,7 +33,7 @@ def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def is_found(text: str) -> bool:
     try:
         check_names(text.encode(), UNKNOWN)
-    except BadRequest:
+    except InvalidRequest:
         return True
     return False
 
@@ -116,5 +116,5 @@ def test_colons_are_counted_alike_in_small_and_large_messages(padding: int) -> N
     check_names(b'{"a":"x:y",' + space + b'"b":2}', 2)  # a colon in a string needs a scan, and is valid
     check_names(b'{"a":1,' + space + b'"b":2}', 3)
     for members in (1, 2, 3):
-        with pytest.raises(BadRequest, match="twice"):
+        with pytest.raises(InvalidRequest, match="twice"):
             check_names(b'{"a":1,"b":2,' + space + b'"a":3}', members if members < 3 else 4)

@@ -10,7 +10,7 @@ from serving.modelserver.base.errors import NotReady
 from serving.modelserver.base.limits import BodyBudget, ServerLimits
 from serving.modelserver.base.stats import Stats
 from serving.modelserver.connections.connection import HttpConnection, connection_of
-from serving.modelserver.connections.listener import HttpListener
+from serving.modelserver.connections.listener import AsgiListener
 from serving.modelserver.connections.sockets import bind
 from serving.modelserver.endpoints.app import make_app
 from serving.modelserver.endpoints.pending_requests import PendingRequests
@@ -59,7 +59,7 @@ async def test_an_end_that_comes_with_the_rest_of_a_body_is_told_to_its_request_
         connections.append(connection_of(scope))
         await hold(scope, receive, send)
 
-    listener = HttpListener(app, bind(HOST, 0, "PORT"), ServerLimits())
+    listener = AsgiListener(app, bind(HOST, 0, "PORT"), ServerLimits())
     await listener.start()
     caller = await Caller.connect(listener.port)
     first, second = request("POST", "/1", b"body"), request("POST", "/2", b"body")

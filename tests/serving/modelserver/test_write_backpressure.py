@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from serving.modelserver.base.limits import MEBIBYTE, ServerLimits
 from serving.modelserver.connections.connection import HttpConnection, connection_of
-from serving.modelserver.connections.listener import HttpListener
+from serving.modelserver.connections.listener import AsgiListener
 from serving.modelserver.connections.sockets import bind
 from tests.serving.modelserver.client import HOST, Caller, ask, request
 from tests.serving.modelserver.streaming import NAME, counting_server
@@ -155,7 +155,7 @@ async def test_who_asks_whether_a_caller_left_learns_it_also_when_it_has_left_be
         while (await receive())["type"] != "http.disconnect":
             pass
 
-    listener = HttpListener(app, bind(HOST, 0, "PORT"), ServerLimits())
+    listener = AsgiListener(app, bind(HOST, 0, "PORT"), ServerLimits())
     await listener.start()
     caller = await Caller.connect(listener.port)
     await caller.send(LIVE)

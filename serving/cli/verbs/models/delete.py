@@ -7,7 +7,7 @@ import time
 import click
 
 from clusters.base.objects import MODEL, POD
-from serving.cli.base.errors import DeadlineExceeded
+from serving.cli.base.errors import TimedOut
 from serving.cli.base.output import Progress
 from serving.cli.client.client import Client
 from serving.cli.client.wait import parse_timeout
@@ -40,7 +40,7 @@ def _wait_for_end(client: Client, name: str, namespace: str, seconds: float) -> 
             if not left and not client.exists(MODEL, name, namespace):
                 return
             if time.monotonic() > deadline:
-                raise DeadlineExceeded(
+                raise TimedOut(
                     f"model {name} still has {len(left)} replicas after {seconds:g} s: wait until they have finished "
                     "their requests"
                 )

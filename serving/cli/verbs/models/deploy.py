@@ -22,7 +22,7 @@ from clusters.base.objects import (
     namespace_of,
 )
 from serving.cli.addresses import address_lines, aligned
-from serving.cli.base.errors import CommandError, DeadlineExceeded, UsageError
+from serving.cli.base.errors import CommandError, TimedOut, UsageError
 from serving.cli.change import KIND_NAMES, changed_fields, store_object
 from serving.cli.client.client import Client
 from serving.cli.client.wait import parse_timeout, wait_until_ready
@@ -124,7 +124,7 @@ def _ready(client: Client, model: Object, seconds: float, unchanged: bool) -> Ob
     name = name_of(model)
     try:
         return wait_until_ready(client, name, namespace_of(model), seconds, generation_of(model))
-    except DeadlineExceeded:
+    except TimedOut:
         raise
     except CommandError as error:
         if not unchanged:

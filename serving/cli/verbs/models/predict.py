@@ -12,7 +12,7 @@ from clusters.base.errors import KnodelError, NotFound
 from clusters.base.names import dns_label_fault
 from clusters.base.objects import MODEL, condition_of
 from serving.cli.addresses import curl, path_address
-from serving.cli.base.errors import CommandError, DeadlineExceeded, DoesNotExist, UsageError
+from serving.cli.base.errors import CommandError, DoesNotExist, TimedOut, UsageError
 from serving.cli.client.http import HttpResponse, exchange
 from serving.cli.context import Session, verb
 from serving.cli.data import parse_data, read_data
@@ -103,6 +103,4 @@ def _not_found(session: Session, name: str, message: str) -> CommandError:
     if ready.get("status") == "True":
         return DoesNotExist(message)
     reason = ": ".join(str(ready[part]) for part in ("reason", "message") if ready.get(part)) or "no status yet"
-    return DeadlineExceeded(
-        f"model {name} is not ready: {reason}: `knodel describe {name}` shows its versions and events"
-    )
+    return TimedOut(f"model {name} is not ready: {reason}: `knodel describe {name}` shows its versions and events")

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from clusters.embedded.store.lock import FolderLock, Locked, ReadOnlyFolder, holder
-from serving.cli.base.errors import CommandError, DeadlineExceeded
+from serving.cli.base.errors import CommandError, TimedOut
 from serving.cli.base.output import Progress
 from serving.cli.client.wait import parse_timeout
 from serving.cli.context import Session, timeout_option, verb
@@ -61,7 +61,7 @@ def _end_platform(state: Path, deadline: float, force: bool) -> int:
             _signal(process, pid, signal.SIGTERM)
         if not _wait(process, pid, deadline):
             if not force:
-                raise DeadlineExceeded(
+                raise TimedOut(
                     f"the platform (process {pid}) has not stopped in time, since requests are still active: "
                     f"it continues to stop; `knodel down --force` does not wait for them"
                 )
@@ -76,7 +76,7 @@ def _pid_of_holder(state: Path, deadline: float) -> int:
     """Return the pid that holds the lock of the folder, 0 for none. Wait for a new holder to write its pid."""
     while (pid := holder(state)) == 0:
         if time.monotonic() > deadline:
-            raise DeadlineExceeded(f"an unknown process holds {state}: `fuser {state / 'lock'}` shows it")
+            raise TimedOut(f"an unknown process holds {state}: `fuser {state / 'lock'}` shows it")
         time.sleep(POLL)
     return pid or 0
 
@@ -136,5 +136,5 @@ def _acquire(lock: FolderLock, deadline: float) -> None:
             return
         except Locked as error:
             if time.monotonic() > deadline:
-                raise DeadlineExceeded(str(error)) from error
+                raise TimedOut(str(error)) from error
             time.sleep(POLL)

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from clusters.base.objects import Object
-from serving.cli.base.errors import DeadlineExceeded, UsageError
+from serving.cli.base.errors import TimedOut, UsageError
 from serving.cli.base.output import Progress
 from serving.cli.client.wait import parse_timeout
 from serving.cli.context import Session, timeout_option, verb
@@ -81,7 +81,7 @@ async def _install(
                 await installer.wait(objects, deadline)
     except NotDone as error:
         again = f"`knodel install --kube-context {session.kube.name if session.kube else 'NAME'}`"
-        raise DeadlineExceeded(f"{error}; nothing was removed: run {again} again") from error
+        raise TimedOut(f"{error}; nothing was removed: run {again} again") from error
     finally:
         progress.clear()
     notes = [

@@ -6,7 +6,7 @@ import asyncio
 
 import click
 
-from serving.cli.base.errors import DeadlineExceeded
+from serving.cli.base.errors import TimedOut
 from serving.cli.base.output import Progress
 from serving.cli.client.wait import parse_timeout
 from serving.cli.context import Session, timeout_option, verb
@@ -47,7 +47,7 @@ async def _uninstall(session: Session, may_delete: bool, dry_run: bool, seconds:
             changes += await remove_all(cluster, deadline, dry_run)
     except NotDone as error:
         again = f"`knodel uninstall --kube-context {session.kube.name if session.kube else 'NAME'}`"
-        raise DeadlineExceeded(f"{error}: run {again} again") from error
+        raise TimedOut(f"{error}: run {again} again") from error
     finally:
         progress.clear()
     notes = () if changes else ("Knodel is not installed on this cluster",)

@@ -14,7 +14,7 @@ import click
 
 from clusters.base.errors import AddressInUse
 from clusters.embedded.store.lock import holder, prepare_folder
-from serving.cli.base.errors import CommandError, DeadlineExceeded, UsageError
+from serving.cli.base.errors import CommandError, TimedOut, UsageError
 from serving.cli.base.output import Progress
 from serving.cli.client.ports import suggest_ports
 from serving.cli.client.state import running_platform
@@ -100,7 +100,7 @@ def _show_running(session: Session, facts: Facts, ports: _Ports, config: str | N
 def _find_running(session: Session) -> Facts | None:
     """Return the facts of the platform on the folder when it is ready; None if none runs.
 
-    Raises DeadlineExceeded if a process holds the folder and does not become ready, CommandError if platform.json is
+    Raises TimedOut if a process holds the folder and does not become ready, CommandError if platform.json is
     invalid.
     """
     deadline, progress = time.monotonic() + READY_TIMEOUT, Progress()
@@ -110,7 +110,7 @@ def _find_running(session: Session) -> Facts | None:
                 return facts
             if time.monotonic() > deadline:
                 log = session.state / LOG_FILE
-                raise DeadlineExceeded(f"process {pid} holds {session.state} but is not ready: see {log}")
+                raise TimedOut(f"process {pid} holds {session.state} but is not ready: see {log}")
             progress.show(f"another process ({pid}) is starting or stopping the platform")
             time.sleep(POLL)
     finally:
@@ -186,7 +186,7 @@ def _wait_until_ready(session: Session, child: subprocess.Popen[bytes], log: Pat
             return
         if time.monotonic() > deadline:
             progress.clear()
-            raise DeadlineExceeded(f"the platform was not ready within {READY_TIMEOUT:g} s: see {log}")
+            raise TimedOut(f"the platform was not ready within {READY_TIMEOUT:g} s: see {log}")
         progress.show("starting the platform")
         time.sleep(POLL)
 
