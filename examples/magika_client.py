@@ -1,7 +1,7 @@
-"""The client's half of the magika model (https://github.com/google/magika): a file's bytes in, its content type out.
+"""Client of the magika model (https://github.com/google/magika), which detects the content type of a file.
 
-magika looks at the first and the last bytes of a file; the model itself is served. The quickstart, the tests and the
-benchmarks use it.
+The client extracts the first and the last bytes of the file for the request; the model runs on the server. The
+quickstart, the tests and the benchmarks use it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MODEL = "standard_v3_3"
 
 
 def model_folder() -> Path:
-    """Where the wheel `magika` keeps its model; the package itself is not imported."""
+    """Return the folder of the model in the wheel `magika`, without importing it. Raises SystemExit without the wheel."""
     found = importlib.util.find_spec("magika")
     if found is None or found.origin is None:
         raise SystemExit("the package magika is not installed: pip install magika")
@@ -23,12 +23,12 @@ def model_folder() -> Path:
 
 
 def model_file() -> Path:
-    """The ONNX file."""
+    """Return the path of the ONNX file."""
     return model_folder() / "model.onnx"
 
 
 def infer_request(content: bytes) -> dict[str, Any]:
-    """The Open Inference Protocol request for a file's content: one int32 tensor `bytes` of shape [1, 2048]."""
+    """Return the Open Inference Protocol request for a file: one INT32 tensor `bytes` of shape [1, 2048]."""
     config = _config()
     block, padding = config["block_size"], config["padding_token"]
     begin = list(content[:block].lstrip()[: config["beg_size"]])
@@ -39,9 +39,9 @@ def infer_request(content: bytes) -> dict[str, Any]:
     return {"inputs": [{"name": "bytes", "datatype": "INT32", "shape": [1, len(data)], "data": data}]}
 
 
-def best_label(answer: dict[str, Any]) -> tuple[str, float]:
-    """(content type, score between 0 and 1) of an answer to `infer_request`."""
-    scores = answer["outputs"][0]["data"]
+def best_label(response: dict[str, Any]) -> tuple[str, float]:
+    """Return (content type, score between 0 and 1) from the response to `infer_request`."""
+    scores = response["outputs"][0]["data"]
     best = max(range(len(scores)), key=scores.__getitem__)
     return str(_config()["target_labels_space"][best]), float(scores[best])
 

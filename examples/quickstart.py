@@ -1,4 +1,4 @@
-"""`make run`: start the platform, deploy a real model, ask it what kind of file this one is."""
+"""The quickstart of `make run`: start the platform, deploy the magika model, and classify this file with it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 from magika_client import best_label, infer_request, model_file
 
 KNODEL = [sys.executable, "-m", "serving.cli.main"]
-ASKED = Path(__file__)
+INPUT = Path(__file__)
 
 
 def knodel(*arguments: str, stdin: str | None = None) -> str:
-    """Run one command of `knodel`, return what it prints; a failure ends this script with its message."""
+    """Run a `knodel` command and return its output. Exit with its code if it fails."""
     done = subprocess.run([*KNODEL, *arguments], input=stdin, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         raise SystemExit(done.returncode)
@@ -23,12 +23,12 @@ def knodel(*arguments: str, stdin: str | None = None) -> str:
 
 
 def step(text: str, began: float) -> None:
-    """Say what was done and how long it took."""
+    """Print a completed step and its duration."""
     print(f"  {text}  ({time.monotonic() - began:.2f} s)")
 
 
 def main() -> None:
-    """The quickstart."""
+    """Run the quickstart."""
     began = time.monotonic()
     platform = json.loads(knodel("up", "--detach", "-o", "json"))
     step("the platform is up", began)
@@ -38,9 +38,9 @@ def main() -> None:
     step("the model magika is deployed and ready", began)
 
     began = time.monotonic()
-    answer = json.loads(knodel("predict", "magika", "-d", "@-", stdin=json.dumps(infer_request(ASKED.read_bytes()))))
-    label, score = best_label(answer)
-    step(f"it says that {ASKED.name} is {label} (score {score:.3f})", began)
+    response = json.loads(knodel("predict", "magika", "-d", "@-", stdin=json.dumps(infer_request(INPUT.read_bytes()))))
+    label, score = best_label(response)
+    step(f"magika classifies {INPUT.name} as {label} (score {score:.3f})", began)
 
     gateway, control = platform["gateway"], platform["control_tls"]
     print(
@@ -53,7 +53,7 @@ def main() -> None:
     .venv/bin/knodel deploy magika --uri {model_file()} --version v3.3b --canary 10
     .venv/bin/knodel explain magika
 
-  The platform stays up; `make stop` ends it."""
+  The platform keeps running until `make stop`."""
     )
 
 

@@ -81,4 +81,4 @@ def test_every_command_of_the_readme_works_as_it_stands_there(shell: Shell, sess
 
 def test_a_second_make_run_works_beside_the_first_one(shell: Shell) -> None:
     for _ in range(2):
-        assert "it says that quickstart.py is python" in shell.run("make run", WITHIN)
+        assert "magika classifies quickstart.py as python" in shell.run("make run", WITHIN)

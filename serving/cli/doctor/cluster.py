@@ -43,7 +43,7 @@ class Unreadable:
     forbidden: bool
 
 
-def judge_kubernetes(version: Object) -> Finding:
+def check_kubernetes(version: Object) -> Finding:
     """Check the version of Kubernetes. `version`: the response of /version."""
     shown = str(version.get("gitVersion", "?"))
     minor = re.match(r"\d+", str(version.get("minor", "")))
@@ -52,7 +52,7 @@ def judge_kubernetes(version: Object) -> Finding:
     return Finding("Kubernetes", True, f"version {shown}")
 
 
-def judge_rights(denied: Sequence[Permission], checked: int, namespace: str) -> Finding:
+def check_rights(denied: Sequence[Permission], checked: int, namespace: str) -> Finding:
     """Check the permissions of the caller. `denied`: those that are missing, of `checked` ones."""
     if denied:
         words = ", ".join(f"{permission} ({permission.needed_by})" for permission in denied)
@@ -66,14 +66,14 @@ def judge_rights(denied: Sequence[Permission], checked: int, namespace: str) -> 
     return Finding("rights", True, f"all {checked} permissions that the command needs in namespace {namespace}")
 
 
-def judge_resources(check: str, resources: Sequence[str] | None, wanted: str, remedy: str) -> Finding:
+def check_resources(check: str, resources: Sequence[str] | None, wanted: str, remedy: str) -> Finding:
     """Check that the API group serves a resource. `resources`: those of the group, None if it does not exist."""
     if resources is None or wanted.partition(".")[0] not in resources:
         return Finding(check, False, f"the cluster does not serve {wanted}", remedy)
     return Finding(check, True, f"the cluster serves {wanted}")
 
 
-def judge_deployments(check: str, namespace: str, found: Sequence[Object] | Unreadable, remedy: str) -> Finding:
+def check_deployments(check: str, namespace: str, found: Sequence[Object] | Unreadable, remedy: str) -> Finding:
     """Check that the namespace has Deployments and that all are Available."""
     if isinstance(found, Unreadable):
         return _unreadable(check, found, remedy)
@@ -91,7 +91,7 @@ def judge_deployments(check: str, namespace: str, found: Sequence[Object] | Unre
     return Finding(check, True, f"{len(found)} Deployments available: {', '.join(sorted(map(name_of, found)))}")
 
 
-def judge_version(deployments: Sequence[Object], ours: str) -> Finding:
+def check_version(deployments: Sequence[Object], ours: str) -> Finding:
     """Check that the installed controllers have the version of the command, by the tags of their images.
 
     Images by digest have no version.
@@ -106,19 +106,19 @@ def judge_version(deployments: Sequence[Object], ours: str) -> Finding:
     return Finding("version", True, f"{ours} here and there" if tags else f"{ours} here; the images have only digests")
 
 
-def judge_flags(flags: Sequence[Flag], configs: Mapping[str, Mapping[str, str] | Unreadable]) -> list[Finding]:
+def check_flags(flags: Sequence[Flag], configs: Mapping[str, Mapping[str, str] | Unreadable]) -> list[Finding]:
     """Check the Knative flags that a Model can need. `configs`: ConfigMap → its data."""
     return [_flag(flag, configs.get(flag.configmap, {})) for flag in flags]
 
 
-def judge_settings(found: GatewaySettings | Unreadable, remedy: str = "") -> Finding:
+def check_settings(found: GatewaySettings | Unreadable, remedy: str = "") -> Finding:
     """Check that knodel-config exists and is valid."""
     if isinstance(found, Unreadable):
         return _unreadable("settings", found, remedy)
     return Finding("settings", True, f"gateway {found.address}:{found.port}, domain {found.domain}")
 
 
-def judge_ingress(gateway: GatewaySettings, result: ProbeResult) -> Finding:
+def check_ingress(gateway: GatewaySettings, result: ProbeResult) -> Finding:
     """Check that an HTTP server responds at the address that `knodel predict` uses."""
     where = f"{gateway.address}:{gateway.port}"
     if result.status:

@@ -57,26 +57,26 @@ def examine(
     `client` takes a timeout in seconds. With `full`, all stored copies of model files are read, of any size.
     """
     has_proc = Path("/proc/self/stat").exists()
-    yield doctor.judge_system(sys.platform, has_proc)
-    yield doctor.judge_open_files(*resource.getrlimit(resource.RLIMIT_NOFILE))
+    yield doctor.check_system(sys.platform, has_proc)
+    yield doctor.check_open_files(*resource.getrlimit(resource.RLIMIT_NOFILE))
     missing = {name: how for name, how in PACKAGES.items() if not importlib.util.find_spec(name)}
-    yield doctor.judge_packages(missing, _engines())
+    yield doctor.check_packages(missing, _engines())
     settings, fault = _settings(config)
-    yield doctor.judge_settings(fault)
+    yield doctor.check_settings(fault)
     yield _folder(state)
     if state.is_dir() and (is_foreign(owner_of(state)) or not os.access(state, os.R_OK | os.X_OK)):
         return
     secrets = [state / TOKEN_FILE, state / KUBECONFIG_FILE, state / STORE_FILE, *(state / TLS_FOLDER).glob("*.key")]
-    yield doctor.judge_secrets({path: _mode(path) for path in secrets if path.exists()})
+    yield doctor.check_secrets({path: _mode(path) for path in secrets if path.exists()})
     yield _kept(state)
-    yield doctor.judge_copies(*kept.verify_copies(state / KEPT_FOLDER, sys.maxsize if full else READ_BYTES))
+    yield doctor.check_copies(*kept.verify_copies(state / KEPT_FOLDER, sys.maxsize if full else READ_BYTES))
     pid = holder(state)
     yield _store(state / STORE_FILE, in_use=pid is not None)
     facts, fault = _facts(state)
-    yield doctor.judge_platform(state, pid, facts, fault)
+    yield doctor.check_platform(state, pid, facts, fault)
     if pid is not None and facts is not None:
         results = _get(facts.control, "/readyz"), _get(facts.gateway, "/"), _version(state)
-        answers = doctor.judge_answers(facts, *results)
+        answers = doctor.check_responses(facts, *results)
         yield from answers
         if all(answer.ok for answer in answers):
             yield from examine_here(client(PROBE_TIMEOUT))
@@ -104,7 +104,7 @@ def _folder(state: Path) -> Finding:
     exists = state.is_dir()
     nearest = next(folder for folder in (state, *state.parents) if folder.exists())
     writable = nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
-    return doctor.judge_folder(state, exists, _mode(state) if exists else 0, writable, is_full(nearest))
+    return doctor.check_folder(state, exists, _mode(state) if exists else 0, writable, is_full(nearest))
 
 
 def _mode(path: Path) -> int:
@@ -114,21 +114,21 @@ def _mode(path: Path) -> int:
 def _store(store: Path, *, in_use: bool) -> Finding:
     """Open a copy of the store as `knodel up` opens the file: SQLite writes files beside it even for reading."""
     if in_use:
-        return doctor.judge_store(store, "", 0, in_use=True)
+        return doctor.check_store(store, "", 0, in_use=True)
     from clusters.embedded.store.database import Database
 
     with tempfile.TemporaryDirectory(prefix="knodel-doctor-") as folder:
         copy = Path(folder) / store.name
         try:
             if not _copy(store, copy):
-                return doctor.judge_store(store, "", 0, in_use=False)
+                return doctor.check_store(store, "", 0, in_use=False)
             with closing(Database.open(copy)) as database:
                 objects = sum(1 for _ in database.load())
         except KnodelError as error:
-            return doctor.judge_store(store, str(error).replace(str(copy), str(store)), 0, in_use=False)
+            return doctor.check_store(store, str(error).replace(str(copy), str(store)), 0, in_use=False)
         except OSError as error:
-            return doctor.judge_store(store, f"{store} cannot be read ({error.strerror})", 0, in_use=False)
-    return doctor.judge_store(store, "", objects, in_use=False)
+            return doctor.check_store(store, f"{store} cannot be read ({error.strerror})", 0, in_use=False)
+    return doctor.check_store(store, "", objects, in_use=False)
 
 
 def _copy(store: Path, copy: Path) -> bool:
@@ -154,7 +154,7 @@ def _kept(state: Path) -> Finding:
         limit = kept_limit(state)
     except KnodelError as error:
         return Finding("model files", False, str(error), "correct the variable")
-    return doctor.judge_kept(kept.used_bytes(state / KEPT_FOLDER), limit)
+    return doctor.check_kept(kept.used_bytes(state / KEPT_FOLDER), limit)
 
 
 def _version(state: Path) -> ProbeResult:
@@ -188,7 +188,7 @@ def _processes_and_ports(
     from serving.cli.orphans import find_orphans, summary  # heavy; the other checks do not need it
 
     orphans = find_orphans(state)
-    yield doctor.judge_leftovers(running, summary(orphans), ports)
+    yield doctor.check_leftovers(running, summary(orphans), ports)
     if running:
         return  # the platform itself uses the ports
     taken = {address for address in listen_addresses(settings) if is_taken(*address)}
@@ -197,4 +197,4 @@ def _processes_and_ports(
     for what, address in zip(doctor.PORTS, listen_addresses(settings), strict=True):
         host, port = address
         taken_by = listeners(port) if address in taken else None
-        yield doctor.judge_port(what, f"{host}:{port}", remedy, taken_by, ours)
+        yield doctor.check_port(what, f"{host}:{port}", remedy, taken_by, ours)

@@ -47,15 +47,15 @@ def examine_cluster(session: Session, context: str) -> Iterator[Finding]:
         return
     install = f"`knodel install --kube-context {context}`"
     yield Finding("API server", True, f"context {context} responds and accepts the credentials")
-    yield doctor.judge_kubernetes(version)
-    yield doctor.judge_rights(denied, len(permissions), session.namespace)
+    yield doctor.check_kubernetes(version)
+    yield doctor.check_rights(denied, len(permissions), session.namespace)
     yield from _knative(client)
-    model = doctor.judge_resources("Model", _resources(client, MODEL), MODEL.resource, install)
+    model = doctor.check_resources("Model", _resources(client, MODEL), MODEL.resource, install)
     yield model
     deployments = _deployments(client, SYSTEM_NAMESPACE)
-    yield doctor.judge_deployments("Knodel", SYSTEM_NAMESPACE, deployments, install)
+    yield doctor.check_deployments("Knodel", SYSTEM_NAMESPACE, deployments, install)
     if deployments and not isinstance(deployments, Unreadable):
-        yield doctor.judge_version(deployments, VERSION)
+        yield doctor.check_version(deployments, VERSION)
     yield from _settings_and_ingress(client, context)
     if model.ok:
         yield from examine_there(client, session.namespace)
@@ -97,12 +97,12 @@ def _is_granted(client: Client, permission: Permission) -> bool:
 
 def _knative(client: Client) -> Iterator[Finding]:
     remedy = "install Knative Serving 0.50 with an ingress such as Kourier"
-    yield doctor.judge_resources("Knative Serving", _resources(client, REVISION), REVISION.resource, remedy)
+    yield doctor.check_resources("Knative Serving", _resources(client, REVISION), REVISION.resource, remedy)
     found = _deployments(client, KNATIVE_NAMESPACE)
     if not isinstance(found, Unreadable):
         missing = [name for name in CORE if name not in map(name_of, found)]
         found = found if not missing else Unreadable(f"no Deployment {', '.join(missing)}", forbidden=False)
-    yield doctor.judge_deployments("Knative's Deployments", KNATIVE_NAMESPACE, found, remedy)
+    yield doctor.check_deployments("Knative's Deployments", KNATIVE_NAMESPACE, found, remedy)
     configs: dict[str, Mapping[str, str] | Unreadable] = {}
     for name in dict.fromkeys(flag.configmap for flag in FLAGS):
         try:
@@ -111,7 +111,7 @@ def _knative(client: Client) -> Iterator[Finding]:
             configs[name] = _unreadable(error)
         else:
             configs[name] = {str(key): str(value) for key, value in data.items()} if isinstance(data, dict) else {}
-    yield from doctor.judge_flags(FLAGS, configs)
+    yield from doctor.check_flags(FLAGS, configs)
 
 
 def _resources(client: Client, kind: Kind) -> Sequence[str] | None:
@@ -146,10 +146,10 @@ def _settings_and_ingress(client: Client, context: str) -> Iterator[Finding]:
         gateway: GatewaySettings = installed_settings(client, context).gateway
     except KnodelError as error:
         what, remedy = _halves(error)
-        yield doctor.judge_settings(Unreadable(what, isinstance(error, Forbidden)), remedy)
+        yield doctor.check_settings(Unreadable(what, isinstance(error, Forbidden)), remedy)
         return
-    yield doctor.judge_settings(gateway)
-    yield doctor.judge_ingress(gateway, _probe_ingress(gateway))
+    yield doctor.check_settings(gateway)
+    yield doctor.check_ingress(gateway, _probe_ingress(gateway))
 
 
 def _probe_ingress(gateway: GatewaySettings) -> ProbeResult:

@@ -24,17 +24,17 @@ def examine_here(client: Client) -> Iterator[Finding]:
     """Run the checks for a platform on this machine, where replicas use our packages and our network."""
     models = yield from _listed(client, MODEL, None, "models")
     if models is not None:
-        yield doctor.judge_models(models)
-        yield doctor.judge_replicas(models)
+        yield doctor.check_models(models)
+        yield doctor.check_replicas(models)
         packages = {one.package for one in FORMATS.values()}
-        yield doctor.judge_engines(models, [name for name in packages if not importlib.util.find_spec(name)])
+        yield doctor.check_engines(models, [name for name in packages if not importlib.util.find_spec(name)])
         users = doctor.artifact_hosts(models)
         hosts = list(users)[:MAX_HOSTS]
         faults: dict[tuple[str, int], str] = {}
         if hosts:
             with ThreadPoolExecutor(len(hosts)) as threads:
                 faults = {host: why for host, why in zip(hosts, threads.map(_fault, hosts), strict=True) if why}
-        yield doctor.judge_stores(users, faults)
+        yield doctor.check_stores(users, faults)
     yield from _sources(client, None)
 
 
@@ -42,18 +42,18 @@ def examine_there(client: Client, namespace: str) -> Iterator[Finding]:
     """Run the checks for a namespace of a cluster, where engines and network are those of the Pods."""
     models = yield from _listed(client, MODEL, namespace, "models")
     if models is not None:
-        yield doctor.judge_models(models)
-        yield doctor.judge_replicas(models)
+        yield doctor.check_models(models)
+        yield doctor.check_replicas(models)
     pods = yield from _listed(client, POD, namespace, "images")
     if pods is not None:
-        yield doctor.judge_images(pods)
+        yield doctor.check_images(pods)
     yield from _sources(client, namespace)
 
 
 def _sources(client: Client, namespace: str | None) -> Iterator[Finding]:
     sources = yield from _listed(client, EVENT_SOURCE, namespace, "events")
     if sources is not None:
-        yield doctor.judge_sources(sources)
+        yield doctor.check_sources(sources)
 
 
 def _listed(

@@ -52,7 +52,7 @@ class ProbeResult:
     error: str = ""
 
 
-def judge_system(platform: str, has_proc: bool) -> Finding:
+def check_system(platform: str, has_proc: bool) -> Finding:
     """Check for Linux: the embedded cluster needs `/proc` and pidfds."""
     if platform != "linux":
         return Finding("system", False, f"the operating system is {platform}", "use a machine with Linux")
@@ -61,7 +61,7 @@ def judge_system(platform: str, has_proc: bool) -> Finding:
     return Finding("system", True, "Linux with /proc")
 
 
-def judge_open_files(soft: int, hard: int) -> Finding:
+def check_open_files(soft: int, hard: int) -> Finding:
     """Check the limits of `ulimit -n`; each connection, log and watch is an open file."""
     shown = f"soft {_limit(soft)}, hard {_limit(hard)}"
     if INFINITY != soft < MIN_SOFT_LIMIT:
@@ -73,7 +73,7 @@ def judge_open_files(soft: int, hard: int) -> Finding:
     return Finding("open files", True, shown)
 
 
-def judge_packages(missing: Mapping[str, str], engines: Mapping[str, str | None]) -> Finding:
+def check_packages(missing: Mapping[str, str], engines: Mapping[str, str | None]) -> Finding:
     """Check the installed packages.
 
     `missing`: required package → how to install it. `engines`: format → how to install its engine, None if installed.
@@ -85,7 +85,7 @@ def judge_packages(missing: Mapping[str, str], engines: Mapping[str, str | None]
     return Finding("packages", True, f"gateway; engines of {here}" + (f"; not installed: {absent}" if absent else ""))
 
 
-def judge_folder(state: Path, exists: bool, mode: int, writable: bool, full: bool = False) -> Finding:
+def check_folder(state: Path, exists: bool, mode: int, writable: bool, full: bool = False) -> Finding:
     """Check the state folder: only its owner may access it, as it has the token, keys and all objects."""
     if not writable:
         what = f"{state} is not writable" if exists else f"{state} cannot be created"
@@ -100,7 +100,7 @@ def judge_folder(state: Path, exists: bool, mode: int, writable: bool, full: boo
     return Finding("state folder", True, str(state))
 
 
-def judge_secrets(modes: Mapping[Path, int]) -> Finding:
+def check_secrets(modes: Mapping[Path, int]) -> Finding:
     """Check the permissions of secret files. `modes`: path → permission bits."""
     bad = [path for path, mode in modes.items() if mode & OTHERS]
     if bad:
@@ -109,7 +109,7 @@ def judge_secrets(modes: Mapping[Path, int]) -> Finding:
     return Finding("secrets", True, f"{len(modes)} files, accessible only to their owner")
 
 
-def judge_store(store: Path, fault: str, objects: int, in_use: bool) -> Finding:
+def check_store(store: Path, fault: str, objects: int, in_use: bool) -> Finding:
     """Check that the store can be read. `fault`: why it cannot, empty if it can."""
     if in_use:
         return Finding("store", True, f"{store} was checked when the platform started")
@@ -118,7 +118,7 @@ def judge_store(store: Path, fault: str, objects: int, in_use: bool) -> Finding:
     return Finding("store", True, f"{store}: {objects} objects" if objects else f"{store}: no objects yet")
 
 
-def judge_platform(state: Path, holder: int | None, facts: Facts | None, fault: str) -> Finding:
+def check_platform(state: Path, holder: int | None, facts: Facts | None, fault: str) -> Finding:
     """Check whether a platform runs on the folder.
 
     `holder`: pid that holds the lock of the folder, None for none, 0 if unknown. `facts`: content of `platform.json`,
@@ -143,7 +143,7 @@ def judge_platform(state: Path, holder: int | None, facts: Facts | None, fault: 
     return Finding("platform", True, f"process {facts.pid}, version {facts.version}")
 
 
-def judge_answers(facts: Facts, control: ProbeResult, gateway: ProbeResult, token: ProbeResult) -> list[Finding]:
+def check_responses(facts: Facts, control: ProbeResult, gateway: ProbeResult, token: ProbeResult) -> list[Finding]:
     """Check the responses of a running platform: /readyz, the gateway, and the control API with the token."""
     log = f"see {facts.state}/platform.log"
     unable = f"{log}: it is starting or stopping, or its disk is not writable"
@@ -159,7 +159,7 @@ def judge_answers(facts: Facts, control: ProbeResult, gateway: ProbeResult, toke
     return [Finding(check, ok, message, "" if ok else remedy) for check, ok, message, remedy in checks]
 
 
-def judge_leftovers(running: bool, summary: str, ports: str = "") -> Finding:
+def check_leftovers(running: bool, summary: str, ports: str = "") -> Finding:
     """Check for processes that run without a platform. `summary`: the processes of the folder.
 
     `ports`: options of `knodel up` for the ports of the previous platform.
@@ -172,7 +172,7 @@ def judge_leftovers(running: bool, summary: str, ports: str = "") -> Finding:
     return Finding("processes", True, "no orphaned processes")
 
 
-def judge_kept(used: int, limit: int) -> Finding:
+def check_kept(used: int, limit: int) -> Finding:
     """Check the size of the stored copies of local model files against its limit, both in bytes."""
     shown = f"stored copies use {human_bytes(used)} of {human_bytes(limit)}"
     if used >= FULL_SHARE * limit:
@@ -184,7 +184,7 @@ def judge_kept(used: int, limit: int) -> Finding:
     return Finding("model files", True, shown)
 
 
-def judge_copies(copies: int, read: int, read_bytes: int, damaged: Sequence[Path]) -> Finding:
+def check_copies(copies: int, read: int, read_bytes: int, damaged: Sequence[Path]) -> Finding:
     """Check the stored copies of model files: their number, how many were read, and which are damaged."""
     shown = f"read {read} of {copies} copies ({human_bytes(read_bytes)})"
     if damaged:
@@ -198,7 +198,7 @@ def judge_copies(copies: int, read: int, read_bytes: int, damaged: Sequence[Path
     return Finding("kept copies", True, f"{shown}, none damaged{rest}")
 
 
-def judge_port(
+def check_port(
     what: str, address: str, remedy: str, taken_by: Sequence[Listener] | None, ours: frozenset[int]
 ) -> Finding:
     """Check a port. `taken_by`: its listeners, None if it is free. `ours`: pids that the next `knodel up` adopts."""
@@ -210,7 +210,7 @@ def judge_port(
     return Finding(f"{what} port", False, f"{address} is used by {who}", remedy)
 
 
-def judge_settings(fault: str) -> Finding:
+def check_settings(fault: str) -> Finding:
     """Check the settings. `fault`: why they are invalid, empty if they are valid."""
     if fault:
         return Finding("settings", False, fault, "correct the file or the variable")

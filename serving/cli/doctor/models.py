@@ -22,7 +22,7 @@ PULL_FAULTS: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImag
 """Waiting reasons of a container whose image cannot be pulled (kubelet of Kubernetes)."""
 
 
-def judge_models(models: Sequence[Object]) -> Finding:
+def check_models(models: Sequence[Object]) -> Finding:
     """Check that no Model has failed; one with Ready Unknown is being deployed."""
     failed = [
         (one, f"{key_of(one)} ({condition.get('reason') or 'no reason given'})")
@@ -35,7 +35,7 @@ def judge_models(models: Sequence[Object]) -> Finding:
     return Finding("models", True, f"{len(models)}, none failed" if models else "none yet")
 
 
-def judge_replicas(models: Sequence[Object]) -> Finding:
+def check_replicas(models: Sequence[Object]) -> Finding:
     """Check that replicas start, of versions that have or will get traffic: another one may find no node."""
     stuck = [
         (one, condition)
@@ -73,7 +73,7 @@ def _argument(model: Object) -> str:
     return f"{name_of(model)} -n {namespace_of(model)}"
 
 
-def judge_engines(models: Sequence[Object], missing: Sequence[str]) -> Finding:
+def check_engines(models: Sequence[Object], missing: Sequence[str]) -> Finding:
     """Check that the engines of all Models with a known format are installed.
 
     `missing`: the packages of engines that are not installed.
@@ -112,7 +112,7 @@ def artifact_hosts(models: Sequence[Object]) -> dict[tuple[str, int], list[str]]
     return found
 
 
-def judge_stores(users: Mapping[tuple[str, int], Sequence[str]], faults: Mapping[tuple[str, int], str]) -> Finding:
+def check_stores(users: Mapping[tuple[str, int], Sequence[str]], faults: Mapping[tuple[str, int], str]) -> Finding:
     """Check that each artifact server can be reached. `faults`: why not, for those that cannot."""
     if faults:
         words = "; ".join(
@@ -123,7 +123,7 @@ def judge_stores(users: Mapping[tuple[str, int], Sequence[str]], faults: Mapping
     return Finding("model stores", True, f"{len(users)} reached" if users else "no URI has a host")
 
 
-def judge_sources(sources: Sequence[Object]) -> Finding:
+def check_sources(sources: Sequence[Object]) -> Finding:
     """Check that each EventSource is Ready. To have none is not a problem."""
     if not sources:
         remedy = (
@@ -141,7 +141,7 @@ def judge_sources(sources: Sequence[Object]) -> Finding:
     return Finding("events", True, f"{len(sources)} EventSources")
 
 
-def judge_images(pods: Sequence[Object]) -> Finding:
+def check_images(pods: Sequence[Object]) -> Finding:
     """Check that the images of all Pods could be pulled."""
     stuck = {
         str(status.get("image", "?")): f"{key_of(pod)}: {waiting['reason']}"

@@ -69,7 +69,7 @@ def crashing(revision: str, **spec: Any) -> Object:
     ids=["in traffic", "superseded", "newest", "pinned away"],
 )
 def test_only_replicas_of_versions_that_have_or_get_traffic_are_a_problem(model: Object, ok: bool) -> None:
-    found = model_doctor.judge_replicas([model])
+    found = model_doctor.check_replicas([model])
 
     assert found.ok is ok
     assert "maxReplicas" not in found.remedy
@@ -79,79 +79,79 @@ def test_only_replicas_of_versions_that_have_or_get_traffic_are_a_problem(model:
 @pytest.mark.parametrize(
     ("finding", "ok", "words"),
     [
-        (doctor.judge_system("linux", True), True, ""),
-        (doctor.judge_system("darwin", True), False, "Linux"),
-        (doctor.judge_system("linux", False), False, "mount"),
-        (doctor.judge_open_files(1024, 1_048_576), True, ""),
-        (doctor.judge_open_files(INFINITY, INFINITY), True, "unlimited"),
-        (doctor.judge_open_files(256, 1_048_576), False, "ulimit -n 1024"),
-        (doctor.judge_open_files(1024, 1024), False, "limits.conf"),
-        (doctor.judge_packages({}, {"onnx": None, "sklearn": None}), True, "engines of onnx, sklearn"),
+        (doctor.check_system("linux", True), True, ""),
+        (doctor.check_system("darwin", True), False, "Linux"),
+        (doctor.check_system("linux", False), False, "mount"),
+        (doctor.check_open_files(1024, 1_048_576), True, ""),
+        (doctor.check_open_files(INFINITY, INFINITY), True, "unlimited"),
+        (doctor.check_open_files(256, 1_048_576), False, "ulimit -n 1024"),
+        (doctor.check_open_files(1024, 1024), False, "limits.conf"),
+        (doctor.check_packages({}, {"onnx": None, "sklearn": None}), True, "engines of onnx, sklearn"),
         (
-            doctor.judge_packages({}, {"onnx": None, "sklearn": "pip install 'knodel[sklearn]'"}),
+            doctor.check_packages({}, {"onnx": None, "sklearn": "pip install 'knodel[sklearn]'"}),
             True,
             "not installed: sklearn: pip install 'knodel[sklearn]'",
         ),
-        (doctor.judge_packages({"onnxruntime": "`pip install 'knodel[onnx]'`"}, {}), False, "knodel[onnx]"),
-        (doctor.judge_folder(STATE, True, 0o700, True), True, ""),
-        (doctor.judge_folder(STATE, False, 0, True), True, "knodel up"),
-        (doctor.judge_folder(STATE, True, 0o755, True), False, "chmod 700 /state"),
-        (doctor.judge_folder(STATE, True, 0o700, False), False, "not writable"),
-        (doctor.judge_folder(STATE, False, 0, False), False, "cannot be created"),
-        (doctor.judge_folder(STATE, True, 0o700, True, full=True), False, "free some space"),
-        (doctor.judge_secrets({STATE / "token": 0o600}), True, "1 files"),
-        (doctor.judge_secrets({STATE / "token": 0o644}), False, "chmod 600 /state/token"),
-        (doctor.judge_store(STATE / "s", "", 3, False), True, "3 objects"),
-        (doctor.judge_store(STATE / "s", "it is corrupt", 0, False), False, "it is corrupt"),
-        (doctor.judge_store(STATE / "s", "", 0, True), True, "when the platform started"),
-        (doctor.judge_platform(STATE, None, None, ""), True, "none runs"),
-        (doctor.judge_platform(STATE, 7, FACTS, ""), True, "process 7"),
-        (doctor.judge_platform(STATE, 0, FACTS, ""), True, "process 7"),
-        (doctor.judge_platform(STATE, None, FACTS, ""), False, "has ended"),
-        (doctor.judge_platform(STATE, 8, FACTS, ""), False, "has process 7"),
-        (doctor.judge_platform(STATE, 8, None, ""), False, "is not ready"),
-        (doctor.judge_platform(STATE, None, None, "no JSON"), False, "no JSON"),
-        (doctor.judge_leftovers(False, ""), True, ""),
-        (doctor.judge_leftovers(True, "gateway"), True, "gateway"),
-        (doctor.judge_leftovers(False, "gateway, 2 pods"), False, "knodel down"),
-        (doctor.judge_port("gateway", "h:1", "--port", None, frozenset()), True, "free"),
-        (doctor.judge_port("gateway", "h:1", "--port", [Listener(5, "nginx")], frozenset()), False, "5 (nginx)"),
-        (doctor.judge_port("gateway", "h:1", "--port", [], frozenset()), False, "--port"),
-        (doctor.judge_port("gateway", "h:1", "--port", [Listener(5, "envoy")], frozenset({5})), True, "orphaned"),
-        (model_doctor.judge_models([]), True, "none yet"),
-        (model_doctor.judge_models([model("iris"), model("new", ready="Unknown")]), True, "2, none failed"),
-        (model_doctor.judge_models([model("iris", ready="False")]), False, "default/iris (LoadFailed)"),
-        (model_doctor.judge_models([model(f"m{n}", ready="False") for n in range(9)]), False, "and 4 more"),
-        (model_doctor.judge_replicas([model("iris")]), True, "all started"),
-        (model_doctor.judge_replicas([homeless("iris")]), False, "default/iris (Unschedulable: iris-00001: no room)"),
-        (model_doctor.judge_engines([model("iris")], ["skops"]), True, "installed"),
+        (doctor.check_packages({"onnxruntime": "`pip install 'knodel[onnx]'`"}, {}), False, "knodel[onnx]"),
+        (doctor.check_folder(STATE, True, 0o700, True), True, ""),
+        (doctor.check_folder(STATE, False, 0, True), True, "knodel up"),
+        (doctor.check_folder(STATE, True, 0o755, True), False, "chmod 700 /state"),
+        (doctor.check_folder(STATE, True, 0o700, False), False, "not writable"),
+        (doctor.check_folder(STATE, False, 0, False), False, "cannot be created"),
+        (doctor.check_folder(STATE, True, 0o700, True, full=True), False, "free some space"),
+        (doctor.check_secrets({STATE / "token": 0o600}), True, "1 files"),
+        (doctor.check_secrets({STATE / "token": 0o644}), False, "chmod 600 /state/token"),
+        (doctor.check_store(STATE / "s", "", 3, False), True, "3 objects"),
+        (doctor.check_store(STATE / "s", "it is corrupt", 0, False), False, "it is corrupt"),
+        (doctor.check_store(STATE / "s", "", 0, True), True, "when the platform started"),
+        (doctor.check_platform(STATE, None, None, ""), True, "none runs"),
+        (doctor.check_platform(STATE, 7, FACTS, ""), True, "process 7"),
+        (doctor.check_platform(STATE, 0, FACTS, ""), True, "process 7"),
+        (doctor.check_platform(STATE, None, FACTS, ""), False, "has ended"),
+        (doctor.check_platform(STATE, 8, FACTS, ""), False, "has process 7"),
+        (doctor.check_platform(STATE, 8, None, ""), False, "is not ready"),
+        (doctor.check_platform(STATE, None, None, "no JSON"), False, "no JSON"),
+        (doctor.check_leftovers(False, ""), True, ""),
+        (doctor.check_leftovers(True, "gateway"), True, "gateway"),
+        (doctor.check_leftovers(False, "gateway, 2 pods"), False, "knodel down"),
+        (doctor.check_port("gateway", "h:1", "--port", None, frozenset()), True, "free"),
+        (doctor.check_port("gateway", "h:1", "--port", [Listener(5, "nginx")], frozenset()), False, "5 (nginx)"),
+        (doctor.check_port("gateway", "h:1", "--port", [], frozenset()), False, "--port"),
+        (doctor.check_port("gateway", "h:1", "--port", [Listener(5, "envoy")], frozenset({5})), True, "orphaned"),
+        (model_doctor.check_models([]), True, "none yet"),
+        (model_doctor.check_models([model("iris"), model("new", ready="Unknown")]), True, "2, none failed"),
+        (model_doctor.check_models([model("iris", ready="False")]), False, "default/iris (LoadFailed)"),
+        (model_doctor.check_models([model(f"m{n}", ready="False") for n in range(9)]), False, "and 4 more"),
+        (model_doctor.check_replicas([model("iris")]), True, "all started"),
+        (model_doctor.check_replicas([homeless("iris")]), False, "default/iris (Unschedulable: iris-00001: no room)"),
+        (model_doctor.check_engines([model("iris")], ["skops"]), True, "installed"),
         (
-            model_doctor.judge_engines([model("iris", storageUri="file:///m/iris.skops?a=b")], ["skops"]),
+            model_doctor.check_engines([model("iris", storageUri="file:///m/iris.skops?a=b")], ["skops"]),
             False,
             "knodel[sklearn]",
         ),
         (
-            model_doctor.judge_engines([model("iris") | {"status": {"modelFormat": "sklearn"}}], ["skops"]),
+            model_doctor.check_engines([model("iris") | {"status": {"modelFormat": "sklearn"}}], ["skops"]),
             False,
             "knodel[sklearn]",
         ),
-        (model_doctor.judge_engines([model("iris", modelFormat="sklearn")], ["skops"]), False, "knodel[sklearn]"),
-        (model_doctor.judge_engines([model("iris", modelFormat="sklearn")], []), True, "installed"),
-        (model_doctor.judge_engines([model("iris", modelFormat="none such")], ["skops"]), True, "installed"),
-        (model_doctor.judge_stores({}, {}), True, "no URI has a host"),
-        (model_doctor.judge_stores({HUB: ["default/iris"]}, {}), True, "1 reached"),
-        (model_doctor.judge_stores({HUB: ["default/iris"]}, {HUB: "refused"}), False, "hub.test:443 (refused; d"),
-        (model_doctor.judge_sources([]), True, "knodel events allow"),
-        (model_doctor.judge_sources([model("ci")]), True, "1 EventSources"),
-        (model_doctor.judge_sources([model("ci", ready="False")]), False, "default/ci"),
-        (model_doctor.judge_images([]), True, "0 Pods"),
-        (doctor.judge_settings(""), True, ""),
-        (doctor.judge_kept(3 << 30, 64 << 30), True, "3.0 GiB of 64 GiB"),
-        (doctor.judge_kept(62 << 30, 64 << 30), False, "KNODEL_KEPT_LIMIT"),
-        (doctor.judge_copies(3, 3, 4 << 30, []), True, "read 3 of 3 copies (4.0 GiB), none damaged"),
-        (doctor.judge_copies(3, 2, 4, []), True, "`knodel doctor --full` reads all"),
-        (doctor.judge_copies(3, 3, 4, [Path("/s/a b")]), False, "`rm -r '/s/a b'`"),
-        (doctor.judge_settings("gateway.port: 0 is out of bounds"), False, "gateway.port"),
+        (model_doctor.check_engines([model("iris", modelFormat="sklearn")], ["skops"]), False, "knodel[sklearn]"),
+        (model_doctor.check_engines([model("iris", modelFormat="sklearn")], []), True, "installed"),
+        (model_doctor.check_engines([model("iris", modelFormat="none such")], ["skops"]), True, "installed"),
+        (model_doctor.check_stores({}, {}), True, "no URI has a host"),
+        (model_doctor.check_stores({HUB: ["default/iris"]}, {}), True, "1 reached"),
+        (model_doctor.check_stores({HUB: ["default/iris"]}, {HUB: "refused"}), False, "hub.test:443 (refused; d"),
+        (model_doctor.check_sources([]), True, "knodel events allow"),
+        (model_doctor.check_sources([model("ci")]), True, "1 EventSources"),
+        (model_doctor.check_sources([model("ci", ready="False")]), False, "default/ci"),
+        (model_doctor.check_images([]), True, "0 Pods"),
+        (doctor.check_settings(""), True, ""),
+        (doctor.check_kept(3 << 30, 64 << 30), True, "3.0 GiB of 64 GiB"),
+        (doctor.check_kept(62 << 30, 64 << 30), False, "KNODEL_KEPT_LIMIT"),
+        (doctor.check_copies(3, 3, 4 << 30, []), True, "read 3 of 3 copies (4.0 GiB), none damaged"),
+        (doctor.check_copies(3, 2, 4, []), True, "`knodel doctor --full` reads all"),
+        (doctor.check_copies(3, 3, 4, [Path("/s/a b")]), False, "`rm -r '/s/a b'`"),
+        (doctor.check_settings("gateway.port: 0 is out of bounds"), False, "gateway.port"),
     ],
 )  # fmt: skip
 def test_what_is_seen_becomes_a_finding(finding: Finding, ok: bool, words: str) -> None:
@@ -173,14 +173,14 @@ def test_what_is_seen_becomes_a_finding(finding: Finding, ok: bool, words: str) 
 def test_a_platform_that_does_not_answer_is_found(
     replies: tuple[ProbeResult, ProbeResult, ProbeResult], bad: list[str]
 ) -> None:
-    findings = doctor.judge_answers(FACTS, *replies)
+    findings = doctor.check_responses(FACTS, *replies)
 
     assert [finding.check for finding in findings if not finding.ok] == bad
     assert all(finding.ok or finding.remedy for finding in findings)
 
 
 def test_the_gateways_status_at_its_root_is_not_shown() -> None:
-    findings = {finding.check: finding.message for finding in doctor.judge_answers(FACTS, OK, ProbeResult(404), OK)}
+    findings = {finding.check: finding.message for finding in doctor.check_responses(FACTS, OK, ProbeResult(404), OK)}
 
     assert findings["gateway"] == "127.0.0.1:8080 responds"
     assert findings["events and probes"] == "127.0.0.1:8081 responds with 200"
@@ -194,7 +194,7 @@ def test_help_and_doctor_name_the_ports_alike(knodel: Knodel) -> None:
 
 
 def test_a_platform_that_can_write_nothing_is_not_to_be_ended() -> None:
-    [control, *others] = doctor.judge_answers(FACTS, ProbeResult(503), ProbeResult(404), ProbeResult(200))
+    [control, *others] = doctor.check_responses(FACTS, ProbeResult(503), ProbeResult(404), ProbeResult(200))
 
     assert "its disk is not writable" in control.remedy
     assert "down" not in control.remedy
