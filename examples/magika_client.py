@@ -15,7 +15,7 @@ MODEL = "standard_v3_3"
 
 
 def model_folder() -> Path:
-    """Return the folder of the model in the wheel `magika`, without importing it. Raises SystemExit without the wheel."""
+    """Return the folder of the model in the wheel `magika`. Raises SystemExit if the wheel is not installed."""
     found = importlib.util.find_spec("magika")
     if found is None or found.origin is None:
         raise SystemExit("the package magika is not installed: pip install magika")

@@ -56,6 +56,13 @@ class NotFound(ClusterError):
     reason = "NotFound"
 
 
+class NamespaceTerminating(NotFound):
+    """The namespace of a new object is being deleted."""
+
+    cause = "NamespaceTerminating"
+    """The cause in the details of a Kubernetes `Status` (apiserver, NamespaceLifecycle)."""
+
+
 class AlreadyExists(ClusterError):
     """The name is taken."""
 
@@ -131,7 +138,12 @@ def error_class(reason: str = "", code: int = 0) -> type[ClusterError]:
 
 
 class AddressInUse(KnodelError):
-    """The platform cannot listen on an address."""
+    """The platform cannot listen on an address. `remedy` is the last part of the message, `problem` the rest."""
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        super().__init__(f"{problem}: {remedy}")
+        self.problem = problem
+        self.remedy = remedy
 
 
 class TemporaryError(KnodelError):

@@ -10,7 +10,7 @@ from typing import Any
 
 from clusters.base.api import ObjectList, PatchType, Subresource, WatchEvent
 from clusters.base.clock import Clock
-from clusters.base.errors import AlreadyExists, ClusterError, FieldError, Invalid, NotFound
+from clusters.base.errors import AlreadyExists, ClusterError, FieldError, Invalid, NamespaceTerminating, NotFound
 from clusters.base.objects import NAMESPACE, Key, Kind, Object, is_deleting, key_of, namespace_of, timestamp
 from clusters.base.selectors import parse_selector
 from clusters.embedded.store import requests
@@ -254,7 +254,7 @@ class EmbeddedCluster:
         if namespace is None and not self._creates_namespaces:
             raise NotFound(f"namespaces {key.namespace!r} not found: create it with `knodel namespace {key.namespace}`")
         if namespace is not None and is_deleting(namespace):
-            raise NotFound(f"namespace {key.namespace!r} is being deleted: wait until it is deleted")
+            raise NamespaceTerminating(f"namespace {key.namespace!r} is being deleted: wait until it is deleted")
 
     @staticmethod
     def _filter(kind: Kind, namespace: str | None, selector: str) -> Filter:

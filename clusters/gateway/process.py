@@ -126,7 +126,7 @@ def guard_port(host: str, port: int) -> PortGuard:
         return PortGuard.take(host, port)
     except OSError as error:
         raise AddressInUse(
-            f"the gateway cannot listen on {host}:{port} ({error.strerror}): choose another port with --port"
+            f"the gateway cannot listen on {host}:{port} ({error.strerror})", "choose another port with --port"
         ) from error
 
 

@@ -16,6 +16,7 @@ from clusters.base.errors import (
     Forbidden,
     Gone,
     Invalid,
+    NamespaceTerminating,
     NotFound,
     Unavailable,
     error_class,
@@ -93,8 +94,8 @@ def _invalid(what: str, status: ApiStatus, _: float | None) -> ClusterError:
 def _forbidden(what: str, status: ApiStatus, retry_after: float | None) -> ClusterError:
     if is_not_ready(status.message):
         return _unavailable(what, status, retry_after)
-    if status.has_cause("NamespaceTerminating"):
-        return NotFound(f"{what}: its namespace is being deleted: wait until it is gone")
+    if status.has_cause(NamespaceTerminating.cause):
+        return NamespaceTerminating(f"{what}: its namespace is being deleted: wait until it is deleted")
     if webhook_message(status.message) is not None:
         return Invalid(what, field_errors(status))
     return Forbidden(f"{what}: {short_line(status.message)}")

@@ -95,8 +95,8 @@ def guard_localhost(host: str, port: int, remedy: str) -> PortGuard | None:
         if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
             return None
         raise AddressInUse(
-            f"another program listens on port {port} of {other} ({error.strerror}), where requests to `localhost` go: "
-            f"{remedy}"
+            f"another program listens on port {port} of {other} ({error.strerror}), where requests to `localhost` go",
+            remedy,
         ) from error
 
 

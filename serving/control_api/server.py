@@ -37,7 +37,7 @@ def listen(host: str, port: int, setting: str) -> socket.socket:
     except OSError as error:
         listener.close()
         raise AddressInUse(
-            f"the control API cannot listen on {host}:{port} ({error.strerror}): choose another port with {setting}"
+            f"the control API cannot listen on {host}:{port} ({error.strerror})", f"choose another port with {setting}"
         ) from error
     listener.setblocking(False)
     return listener

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from clusters.base.errors import ClusterError, Conflict, FieldError, Invalid, KnodelError, Unavailable
+from clusters.base.errors import (
+    ClusterError,
+    Conflict,
+    FieldError,
+    Invalid,
+    KnodelError,
+    NamespaceTerminating,
+    Unavailable,
+)
 from clusters.base.objects import Object
 
 
@@ -51,6 +59,8 @@ def status_of(error: KnodelError) -> Object:
         details["causes"] = [_cause(cause) for cause in error.causes]
     if isinstance(error, Conflict) and error.fields:
         details["causes"] = [{"reason": "FieldManagerConflict", "field": path} for path in error.fields]
+    if isinstance(error, NamespaceTerminating):
+        details["causes"] = [{"reason": error.cause, "field": "metadata.namespace"}]
     if isinstance(error, Unavailable) and error.retry_after is not None:
         details["retryAfterSeconds"] = int(error.retry_after) + 1
     if details:

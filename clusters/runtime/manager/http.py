@@ -61,7 +61,8 @@ class HttpListener:
             self._server = await asyncio.start_server(self._serve, self._host, self._port, limit=MOST_HEAD_BYTES)
         except OSError as error:
             address = f"{self._host}:{self._port}"
-            raise AddressInUse(f"cannot listen on {address}: {error.strerror or error}: choose another port") from error
+            problem = f"cannot listen on {address}: {error.strerror or error}"
+            raise AddressInUse(problem, "choose another port") from error
         return int(self._server.sockets[0].getsockname()[1])
 
     async def close(self) -> None:

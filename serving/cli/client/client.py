@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from clusters.base.errors import NotFound
+from clusters.base.errors import NamespaceTerminating, NotFound
 from clusters.base.objects import Kind, Object
 from serving.cli.base.errors import CommandError, UsageError
 from serving.cli.client.http import FOREIGN, HttpResponse, exchange
@@ -23,8 +23,6 @@ MIN_TIMEOUT = 5.0  # s; a response may take this long on an overloaded machine
 WATCH_MARGIN = 5.0  # s by which the end of a watch may be late
 MIN_RETRY_DELAY = 1.0  # s before a retry, also for `Retry-After: 0`
 MANAGER = "knodel-cli"
-TERMINATING = "is being deleted"
-"""Part of the error message for a create in a terminating namespace, on a platform of this machine."""
 SEPARATORS = frozenset("/%")
 """Characters that an API server does not allow in a path segment (apimachinery `IsValidPathSegmentName`)."""
 JSON = "application/json"
@@ -77,7 +75,7 @@ class Client:
         try:
             return self._call("POST", _path(kind, namespace), _writing(dry_run), obj, is_good=is_object)
         except NotFound as error:
-            if not namespace or TERMINATING in str(error):
+            if not namespace or isinstance(error, NamespaceTerminating):
                 raise
             remedy = f"`knodel namespace {namespace}` creates it"
             raise NotFound(f"namespace {namespace} not found: {remedy}") from error

@@ -9,7 +9,16 @@ from __future__ import annotations
 import json
 import re
 
-from clusters.base.errors import ClusterError, FieldError, Forbidden, Invalid, KnodelError, error_class
+from clusters.base.errors import (
+    ClusterError,
+    FieldError,
+    Forbidden,
+    Invalid,
+    KnodelError,
+    NamespaceTerminating,
+    NotFound,
+    error_class,
+)
 from clusters.base.objects import Object
 from serving.cli.base.errors import CommandError, UsageError
 from serving.cli.client.http import FOREIGN, HttpResponse
@@ -20,8 +29,6 @@ BAD_REQUESTS = (400, 405, 413, 415)
 UNAUTHORIZED, NOT_FOUND = 401, 404
 ADMISSION = re.compile(r"denied (the )?request")
 """In the message of a refusal by a webhook or a ValidatingAdmissionPolicy (apiserver, plugin/webhook and policy)."""
-TERMINATING = "because it is being terminated"
-"""In the message of a create in a terminating namespace, also a 403 (apiserver, NamespaceLifecycle)."""
 NO_SUCH_PATH = ("404 page not found", "the server could not find the requested resource")
 """Messages of kube-apiserver for a resource that it does not serve, whatever the name (apiserver, handler chain)."""
 
@@ -75,15 +82,17 @@ def error_of(status: Object, server: Server) -> KnodelError:
     """
     message, reason, code = str(status.get("message", "")), str(status.get("reason", "")), status.get("code")
     found = error_class(reason, code if isinstance(code, int) else 0)
-    if reason == Invalid.reason and (fields := _causes(status)):
+    if reason == Invalid.reason and (fields := _field_errors(status)):
         return Invalid(message.partition(":")[0], fields)
     if found is Invalid or code in BAD_REQUESTS or ADMISSION.search(message):
         return UsageError(message)
     if code == UNAUTHORIZED:
         return CommandError(server.unauthorized_message(message))
+    if NamespaceTerminating.cause in _cause_reasons(status):
+        if found is NotFound:  # the control API
+            return NamespaceTerminating(message)
+        return CommandError(f"{message}: wait until it is deleted")
     if found is Forbidden:
-        if TERMINATING in message:
-            return CommandError(f"{message}: wait until it is deleted")
         return Forbidden(server.forbidden_message(message))
     return CommandError(message) if found is ClusterError else found(message)
 
@@ -97,11 +106,16 @@ def resource_of(path: str) -> str:
     return ".".join(word for word in (*rest[:1], group) if word)
 
 
-def _causes(status: Object) -> list[FieldError]:
+def _field_errors(status: Object) -> list[FieldError]:
+    return [FieldError(str(cause.get("field", "")), str(cause.get("message", ""))) for cause in _causes(status)]
+
+
+def _cause_reasons(status: Object) -> set[str]:
+    return {str(cause.get("reason", "")) for cause in _causes(status)}
+
+
+def _causes(status: Object) -> list[Object]:
+    """Return the causes in the details of a `Status`, from a server that may send anything."""
     details = status.get("details")
     causes = details.get("causes") if isinstance(details, dict) else None
-    return [
-        FieldError(str(cause.get("field", "")), str(cause.get("message", "")))
-        for cause in (causes if isinstance(causes, list) else ())
-        if isinstance(cause, dict)
-    ]
+    return [cause for cause in (causes if isinstance(causes, list) else ()) if isinstance(cause, dict)]

@@ -58,7 +58,11 @@ def invalid(message: str, field: str = "") -> Reply:
             1,
             ['cannot list resource "models"', "ask the administrator of the cluster"],
         ),
-        (failure(403, "Forbidden", TERMINATING), 1, ["is being terminated: wait until it is deleted\n"]),
+        (
+            failure(403, "Forbidden", TERMINATING, causes=[{"reason": "NamespaceTerminating"}]),
+            1,
+            ["is being terminated: wait until it is deleted\n"],
+        ),
         (NO_PATH, 1, ["does not serve models.knodel.dev", "`knodel install --kube-context lab`"]),
         (
             failure(404, "NotFound", "the server could not find the requested resource"),

@@ -39,6 +39,16 @@ async def test_the_remedy_works(served: Served) -> None:
     assert (await served.knodel(*DEPLOY)).code == 0
 
 
+async def test_a_terminating_namespace_accepts_no_new_objects(served: Served) -> None:
+    namespace = {"metadata": {"name": "tema", "finalizers": ["example.org/hold"]}}
+    await served.cluster.create(NAMESPACE, namespace, manager="test")
+    await served.cluster.delete(NAMESPACE, "tema")
+
+    done = await served.knodel(*DEPLOY)
+
+    check(done, 3, ["namespace 'tema' is being deleted: wait until it is deleted\n"])
+
+
 def model(name: str) -> Object:
     """Return a Model in a namespace that does not exist."""
     metadata = {"name": name, "namespace": "tema"}

@@ -67,6 +67,6 @@ def _check_ports(settings: Settings) -> None:
             PortGuard.take(host, port).close()
         except OSError as error:
             reason = error.strerror
-            raise AddressInUse(f"{what} cannot listen on {host}:{port} ({reason}): {remedy}") from error
+            raise AddressInUse(f"{what} cannot listen on {host}:{port} ({reason})", remedy) from error
         if (other := guard_localhost(host, port, remedy)) is not None:
             other.close()

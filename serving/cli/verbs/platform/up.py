@@ -84,8 +84,7 @@ def command(
 
 def _with_free_ports(session: Session, config: str | None, error: AddressInUse) -> CommandError:
     """Return the error with another remedy: a command that starts the platform on free ports."""
-    what = str(error).partition(": choose ")[0]
-    return CommandError(f"{what}: {suggest_ports(session.state, config)}")
+    return CommandError(f"{error.problem}: {suggest_ports(session.state, config)}")
 
 
 def _show_running(session: Session, facts: Facts, ports: _Ports, config: str | None) -> int:
