@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
-from collections.abc import AsyncIterator, Iterator
+import sys
+from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 
 import hypothesis
@@ -19,6 +21,9 @@ FAULTS = Path(__file__).parent / "faults"
 
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # before anything imports ONNX Runtime: it would report to its makers
 own_home.enter()
+# Each worker and each process that a test starts would compile all modules anew, 300 in half a second or more.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 hypothesis.settings.register_profile("knodel", deadline=None)  # no test depends on how fast the machine is
 hypothesis.settings.load_profile("knodel")
 IN_HOME = own_home.entries()
@@ -39,6 +44,20 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """The everyday tests leave `tests/long` and `tests/faults` out."""
     left_out = {LONG: "--long", FAULTS: "--faults"}
     return True if collection_path in left_out and not config.getoption(left_out[collection_path]) else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect the tests without garbage collections, and exempt what they imported from later ones.
+
+    All of it stays alive, and 10 000 tests with their libraries are millions of objects to traverse.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

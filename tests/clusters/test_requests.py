@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -61,8 +62,11 @@ def nested(depth: int) -> Any:
     return value
 
 
-@pytest.mark.parametrize("spec", [{"x": object()}, {"x": "\ud800"}, nested(100_000)], ids=["object", "text", "deep"])
-async def test_what_is_no_json_is_refused(cluster: EmbeddedCluster, spec: Any) -> None:
+@pytest.mark.parametrize(
+    "make", [lambda: {"x": object()}, lambda: {"x": "\ud800"}, lambda: nested(100_000)], ids=["object", "text", "deep"]
+)
+async def test_what_is_no_json_is_refused(cluster: EmbeddedCluster, make: Callable[[], Any]) -> None:
+    spec = make()
     with pytest.raises(Invalid):
         await cluster.create(MODEL, obj(spec=spec), manager="t")
     with pytest.raises(Invalid):
