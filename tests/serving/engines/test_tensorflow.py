@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -15,15 +15,42 @@ import pytest
 from serving.engines.base.engine import ANY, Cancellation, EngineOptions, TensorSpec
 from serving.engines.base.errors import Cancelled, InputRefused, LoadFailed
 from serving.engines.base.warmup import warm_up
-from serving.engines.tensorflow.engine import TensorflowEngine, load
 from serving.engines.tensorflow.graph import refuse_unsafe_operators
-from serving.engines.tensorflow.library import is_stateful
-from serving.engines.tensorflow.library import tensorflow as tf
 from serving.storage.base import digest as digests
 from serving.storage.fetch import fetch
 
+if TYPE_CHECKING:
+    from serving.engines.tensorflow.engine import TensorflowEngine
+
+
+class Library:
+    """TensorFlow, imported at its first use: each worker collects this file, and one of them runs its tests."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # pytest reads such attributes of all values in a module
+            raise AttributeError(name)
+        from serving.engines.tensorflow import library
+
+        return getattr(library.tensorflow, name)
+
+
+tf: Any = Library()
 STEPS = 60  # of training; the loss is a tenth of its first value then
 ANY_ROWS = (ANY,)
+
+
+def load(artifact: Any, options: EngineOptions) -> TensorflowEngine:
+    """Load with the engine."""
+    from serving.engines.tensorflow import engine
+
+    return engine.load(artifact, options)
+
+
+def is_stateful(op: str) -> bool:
+    """Return whether TensorFlow declares an operator as one with state."""
+    from serving.engines.tensorflow import library
+
+    return library.is_stateful(op)
 
 
 def loaded(folder: Path, digest: str = "", **options: Any) -> TensorflowEngine:
@@ -36,30 +63,30 @@ def function(*specs: Any) -> Callable[[Callable[..., Any]], Any]:
     return made
 
 
-class Line(tf.Module):  # type: ignore[misc]
-    """A trained model of y = 2x + 1."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight, self.bias = tf.Variable(0.0), tf.Variable(0.0)
-
-    @function(tf.TensorSpec([None], tf.float32, name="x"))
-    def __call__(self, x: Any) -> Any:
-        return {"y": self.weight * x + self.bias, "twice": 2 * (self.weight * x + self.bias)}
-
-    def train(self) -> None:
-        x = tf.constant(np.linspace(-1, 1, 50, dtype=np.float32))
-        for _ in range(STEPS):
-            with tf.GradientTape() as tape:
-                loss = tf.reduce_mean((self(x)["y"] - (2 * x + 1)) ** 2)
-            variables = self.trainable_variables
-            for variable, slope in zip(variables, tape.gradient(loss, variables), strict=True):
-                variable.assign_sub(0.3 * slope)
-
-
 @pytest.fixture(scope="module")
 def line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Return the folder of a trained SavedModel."""
+
+    class Line(tf.Module):  # type: ignore[misc]
+        """A trained model of y = 2x + 1."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight, self.bias = tf.Variable(0.0), tf.Variable(0.0)
+
+        @function(tf.TensorSpec([None], tf.float32, name="x"))
+        def __call__(self, x: Any) -> Any:
+            return {"y": self.weight * x + self.bias, "twice": 2 * (self.weight * x + self.bias)}
+
+        def train(self) -> None:
+            x = tf.constant(np.linspace(-1, 1, 50, dtype=np.float32))
+            for _ in range(STEPS):
+                with tf.GradientTape() as tape:
+                    loss = tf.reduce_mean((self(x)["y"] - (2 * x + 1)) ** 2)
+                variables = self.trainable_variables
+                for variable, slope in zip(variables, tape.gradient(loss, variables), strict=True):
+                    variable.assign_sub(0.3 * slope)
+
     folder = tmp_path_factory.mktemp("line") / "model"
     model = Line()
     model.train()
