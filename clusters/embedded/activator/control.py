@@ -111,7 +111,10 @@ class ControlServer:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         log.info("control plane connected")
-        writer.write(encode(self._hello()))
+        keys = [list(key) for key in self._throttler]
+        loads = {key: load for key in self._throttler if (load := self._throttler.load(key)) != IDLE}
+        hello = {"pid": os.getpid(), "address": self._address, "targets": keys}
+        writer.write(encode({"hello": hello, "loads": loads_to_wire(loads)}))
         self._writers.add(writer)
         try:
             while line := await reader.readline():
@@ -122,14 +125,6 @@ class ControlServer:
             self._writers.discard(writer)
             writer.close()
             log.info("control plane disconnected")
-
-    def _hello(self) -> Message:
-        keys = [list(key) for key in self._throttler]
-        loads = {key: load for key in self._throttler if (load := self._throttler.load(key)) != IDLE}
-        return {
-            "hello": {"pid": os.getpid(), "address": self._address, "targets": keys},
-            "loads": loads_to_wire(loads),
-        }
 
     def _handle(self, line: bytes) -> Message:
         """Apply a message and return the acknowledgement, which has the error if there is one."""

@@ -18,7 +18,7 @@ from clusters.embedded.activator.proxy.errors import HoldExpired, UpstreamError,
 from clusters.embedded.activator.proxy.exchange import CallerDisconnected, Exchange, Receive, Scope, Send
 from clusters.embedded.activator.proxy.headers import is_from_gateway, revision_of
 from clusters.embedded.activator.proxy.pool import ConnectFailed, UpstreamPool
-from clusters.embedded.activator.proxy.probe import ProbeResult, get_startup, probe
+from clusters.embedded.activator.proxy.probe import ReadinessResult, get_startup, probe
 from clusters.embedded.activator.proxy.timing import RequestTimes, Startup, header, stages
 from clusters.embedded.activator.proxy.upstream import Headers, UpstreamConnection
 from clusters.embedded.activator.throttler import PendingRequest, Reservation, RevisionThrottler, Throttler
@@ -113,7 +113,9 @@ class ActivationHandler:
             reservation.connected()
             return _Upstream(reservation, connection, probed.startup)
 
-    async def _reserve(self, revision: RevisionThrottler, request: PendingRequest) -> tuple[Reservation, ProbeResult]:
+    async def _reserve(
+        self, revision: RevisionThrottler, request: PendingRequest
+    ) -> tuple[Reservation, ReadinessResult]:
         """Return a slot at an endpoint and the result of its probe. Raises as `RevisionThrottler.reserve` does."""
         reservation = await revision.reserve(request)
         try:

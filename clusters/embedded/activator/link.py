@@ -107,7 +107,7 @@ class ActivatorLink:
     async def retain(self, keys: Iterable[Key]) -> None:
         """Remove all other revisions, after a new control plane has observed all revisions that exist.
 
-        Raises Unavailable as `set_target` does, and while there is no connection.
+        Raises Unavailable as `set_target` does, and while the activator is not connected.
         """
         if not self.connected:
             raise Unavailable(f"activator at {self._path} is not connected: its revisions are not known")

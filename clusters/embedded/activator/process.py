@@ -205,7 +205,10 @@ class ActivatorProcess:
         known = _read_address(self._folder / ADDRESS)
         if known is not None and (self._former_runs() or _is_free(*known)):
             return known
-        return HOST, _free_port()
+        for port in random.sample(PORTS, len(PORTS)):  # nosec B311 - a free port, no secret
+            if _is_free(HOST, port):
+                return HOST, port
+        raise ActivatorFailed(f"no free port for the activator on {HOST} between {PORTS.start} and {PORTS.stop - 1}")
 
     def _former_runs(self) -> bool:
         if processes.read_record(self._folder / RECORD) is not None:
@@ -259,13 +262,6 @@ def _read_address(path: Path) -> tuple[str, int] | None:
         return (str(record["host"]), int(record["port"])) if record["home"] == folder_id(path.parent) else None
     except (FileNotFoundError, ValueError, TypeError, KeyError):
         return None
-
-
-def _free_port() -> int:
-    for port in random.sample(PORTS, len(PORTS)):  # nosec B311 - a free port, no secret
-        if _is_free(HOST, port):
-            return port
-    raise ActivatorFailed(f"no free port for the activator on {HOST} between {PORTS.start} and {PORTS.stop - 1}")
 
 
 def _is_free(host: str, port: int) -> bool:

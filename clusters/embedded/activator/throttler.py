@@ -1,7 +1,7 @@
 """Queues of requests by revision: limit concurrency at each endpoint, and hold requests until one has a free slot.
 
-Named after Knative's `pkg/activator/net/throttler.go`. One event loop, so there are no locks. The rules, each with a
-test:
+Named after Knative's `pkg/activator/net/throttler.go`, but without locks, as all runs on one event loop. The rules,
+each with a test:
 
 1. A request proceeds at once when the queue is empty and an endpoint has a free slot. Otherwise it is queued (FIFO).
 2. An endpoint has a free slot while it has fewer than `slots_per_endpoint` requests of this activator; 0 is unlimited.
@@ -31,7 +31,7 @@ from clusters.base.clock import Clock
 from clusters.base.errors import KnodelError
 from clusters.base.objects import Key
 from clusters.embedded.activator.proxy.errors import HoldExpired, HoldQueueFull, RevisionFailed, UnknownRevision
-from clusters.embedded.activator.proxy.probe import ProbeResult
+from clusters.embedded.activator.proxy.probe import ReadinessResult
 from clusters.embedded.activator.wire import ActivatorTarget, RevisionLoad
 from clusters.net.endpoints import Endpoint
 
@@ -41,7 +41,7 @@ _BACKOFF = Backoff(FIRST_BACKOFF, LARGEST_BACKOFF)
 UNKNOWN_TIMEOUT = 1.0  # s; after a restart the control plane sends all targets again within this time
 UNKNOWN_LIMIT = 1000  # requests to unknown revisions that wait, for all revisions together; Knodel's holdQueue
 
-Probe = Callable[[Endpoint], Coroutine[Any, Any, ProbeResult]]
+Probe = Callable[[Endpoint], Coroutine[Any, Any, ReadinessResult]]
 """Returns the result of the probe; it raises no errors."""
 
 LoadChanged = Callable[[Key], None]
@@ -77,7 +77,7 @@ class _PodTracker:
     last_used: int = 0
     refusals: int = 0
     backing_off: bool = False
-    probe: asyncio.Task[ProbeResult] | None = None
+    probe: asyncio.Task[ReadinessResult] | None = None
 
 
 class Reservation:
@@ -99,7 +99,7 @@ class Reservation:
         """When the endpoint was added, in seconds of the clock."""
         return self._tracker.since
 
-    async def probed(self, probe: Probe) -> ProbeResult:
+    async def probed(self, probe: Probe) -> ReadinessResult:
         """Return the result of the endpoint's probe, which is started if there was none.
 
         The probe continues for other requests when this call is cancelled.

@@ -31,7 +31,7 @@ class ActivatorTarget:
 
     `hold_limit`: maximum number of queued requests; another one gets 429. `slots_per_endpoint`: maximum number of
     concurrent requests of the activator at one endpoint, 0 for no limit. `timeout`: maximum time in the queue, in
-    seconds. `broken`: every replica failed to start, so requests fail at once while there are no endpoints.
+    seconds. `broken`: every replica failed to start, so requests without an endpoint fail at once.
     """
 
     key: Key

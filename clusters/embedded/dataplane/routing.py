@@ -192,7 +192,11 @@ class RoutingState:
     def _refresh_backends(self, revision: Key) -> None:
         service = self._services.get(revision.name, revision.namespace)
         self._backends.pop(revision, None)
-        self._refresh_parked(revision)
+        pods = self._pods.indexed(BY_REVISION, str(revision))
+        addresses = frozenset(address for address in map(self.address, pods) if address is not None)
+        self._parked.pop(revision, None)
+        if addresses:
+            self._parked[revision] = addresses  # `clusters.gateway.config` excludes those that serve
         if service is None:
             self._service_versions.pop(revision, None)
             return
@@ -200,15 +204,6 @@ class RoutingState:
         endpoints = self.endpoints(revision)
         if endpoints and (service.get("spec") or {}).get("mode") == SERVE:
             self._backends[revision] = tuple(map(_backend, endpoints))
-
-    def _refresh_parked(self, revision: Key) -> None:
-        """Record the addresses of all Pods of the revision. `clusters.gateway.config` excludes those that serve."""
-        pods = self._pods.indexed(BY_REVISION, str(revision))
-        found = frozenset(one for one in map(self.address, pods) if one is not None)
-        if found:
-            self._parked[revision] = found
-        else:
-            self._parked.pop(revision, None)
 
     def _refresh_hosts(self, key: Key) -> bool:
         """Return whether the virtual hosts of the Ingress changed."""

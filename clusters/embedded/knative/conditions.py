@@ -37,7 +37,13 @@ class Conditions:
         by_time = sorted(previous, key=lambda condition: str(condition.get(TIME, "")))
         self._age = {str(condition["type"]): age for age, condition in enumerate(by_time)}
         self._changes = len(by_time)
-        self._initialize()
+        happy = condition_set.happy
+        if happy not in self._present:
+            self._set(happy, UNKNOWN)
+        initial = TRUE if self.status(happy) == TRUE else UNKNOWN
+        for kind in condition_set.dependents:
+            if kind not in self._present:
+                self._set(kind, initial)
 
     def get(self, kind: str) -> Object | None:
         """Return the present condition without its time, or None."""
@@ -93,15 +99,6 @@ class Conditions:
             unchanged = previous is not None and _without_time(previous) == condition
             conditions.append(previous if unchanged and previous else {**condition, TIME: timestamp(now)})
         return conditions
-
-    def _initialize(self) -> None:
-        happy = self._condition_set.happy
-        if happy not in self._present:
-            self._set(happy, UNKNOWN)
-        initial = TRUE if self.status(happy) == TRUE else UNKNOWN
-        for kind in self._condition_set.dependents:
-            if kind not in self._present:
-                self._set(kind, initial)
 
     def _set(self, kind: str, status: str, reason: str = "", message: str = "") -> None:
         fresh: Object = {"type": kind, "status": status}

@@ -77,7 +77,13 @@ class ConfigurationReconciler:
         except Invalid as error:
             status.mark_revision_creation_failed(str(error))
         else:
-            self._report(configuration, latest, status)
+            status.set_latest_created(name_of(latest))
+            ready = condition_of(latest, READY) or {}
+            if ready.get("status") == FALSE:
+                status.mark_latest_created_failed(name_of(latest), str(ready.get("message", "")))
+            newest = self._newest_ready(configuration, status.latest_ready)
+            if newest is not None:
+                status.set_latest_ready(name_of(newest))
         await self._view.update_status(CONFIGURATION, configuration, status.result(self._clock.now()))
 
     async def _latest_created(self, configuration: Object) -> Object:
@@ -90,15 +96,6 @@ class ConfigurationReconciler:
         if not is_controlled_by(revision, configuration):
             raise TemporaryError(f"failed to create Revision: {name} is still held by another Configuration")
         return revision
-
-    def _report(self, configuration: Object, latest: Object, status: ConfigurationStatus) -> None:
-        status.set_latest_created(name_of(latest))
-        ready = condition_of(latest, READY) or {}
-        if ready.get("status") == FALSE:
-            status.mark_latest_created_failed(name_of(latest), str(ready.get("message", "")))
-        newest = self._newest_ready(configuration, status.latest_ready)
-        if newest is not None:
-            status.set_latest_ready(name_of(newest))
 
     def _newest_ready(self, configuration: Object, latest_ready: str) -> Object | None:
         """Return the newest ready Revision that is not older than the one in the status."""

@@ -48,27 +48,27 @@ class ServiceStatus(Status):
     condition_set = ConditionSet((CONFIGURATIONS_READY, ROUTES_READY))
 
     def mark_configuration_not_owned(self, name: str) -> None:
-        """The existing Configuration has another owner."""
+        """Report that the existing Configuration has another owner."""
         message = f"There is an existing Configuration {quoted(name)} that we do not own."
         self.conditions.mark_false(CONFIGURATIONS_READY, NOT_OWNED, message)
 
     def mark_route_not_owned(self, name: str) -> None:
-        """The existing Route has another owner."""
+        """Report that the existing Route has another owner."""
         message = f"There is an existing Route {quoted(name)} that we do not own."
         self.conditions.mark_false(ROUTES_READY, NOT_OWNED, message)
 
     def mark_configuration_not_reconciled(self) -> None:
-        """The Configuration has not observed its present generation yet."""
+        """Report that the Configuration has not observed its present generation yet."""
         message = "The Configuration is still working to reflect the latest desired specification."
         self.conditions.mark_unknown(CONFIGURATIONS_READY, OUT_OF_DATE, message)
 
     def mark_route_not_reconciled(self) -> None:
-        """The Route has not observed its present generation yet."""
+        """Report that the Route has not observed its present generation yet."""
         message = "The Route is still working to reflect the latest desired specification."
         self.conditions.mark_unknown(ROUTES_READY, OUT_OF_DATE, message)
 
     def mark_route_not_yet_ready(self) -> None:
-        """The Route is ready, but its traffic is not on the latest revision yet."""
+        """Report that the Route is ready, but not yet for the latest revision."""
         message = "Traffic is not yet migrated to the latest revision."
         self.conditions.mark_unknown(ROUTES_READY, "TrafficNotMigrated", message)
 
@@ -115,12 +115,12 @@ class ConfigurationStatus(Status):
             self.conditions.mark_true(READY)
 
     def mark_latest_created_failed(self, name: str, message: str) -> None:
-        """The newest Revision failed."""
+        """Report that the newest Revision failed."""
         text = f"Revision {quoted(name)} failed with message: {message}."
         self.conditions.mark_false(READY, "RevisionFailed", text)
 
     def mark_revision_creation_failed(self, message: str) -> None:
-        """The Revision could not be created."""
+        """Report that the Revision could not be created."""
         self.conditions.mark_false(READY, "RevisionFailed", f"Revision creation failed with message: {message}.")
 
 
@@ -130,12 +130,12 @@ class RouteStatus(Status):
     condition_set = ConditionSet((ALL_TRAFFIC_ASSIGNED, INGRESS_READY, CERTIFICATE_PROVISIONED))
 
     def mark_ingress_not_configured(self) -> None:
-        """The Ingress has not observed its present generation yet."""
+        """Report that the Ingress has not observed its present generation yet."""
         message = "Ingress has not yet been reconciled."
         self.conditions.mark_unknown(INGRESS_READY, "IngressNotConfigured", message)
 
     def mark_ingress_not_owned(self, name: str) -> None:
-        """The existing Ingress has another owner."""
+        """Report that the existing Ingress has another owner."""
         message = f"There is an existing Ingress {quoted(name)} that we do not own."
         self.conditions.mark_false(INGRESS_READY, NOT_OWNED, message)
 
@@ -148,19 +148,19 @@ class RouteStatus(Status):
             self.conditions.propagate(INGRESS_READY, condition)
 
     def mark_traffic_assigned(self, traffic: list[Object]) -> None:
-        """All targets exist and are ready."""
+        """Report that all targets exist and are ready."""
         self.fields["traffic"] = traffic
         self.conditions.mark_true(ALL_TRAFFIC_ASSIGNED)
 
     def mark_bad_traffic_target(self, status: str, reason: str, message: str) -> None:
-        """A target is missing or not ready, so the traffic does not change."""
+        """Report that a target is missing or not ready, so the traffic does not change."""
         if status not in (FALSE, UNKNOWN):
             raise ValueError(f"a bad traffic target has status False or Unknown, not {status}")
         condition = {"status": status, "reason": reason, "message": message}
         self.conditions.propagate(ALL_TRAFFIC_ASSIGNED, condition)
 
     def mark_tls_not_enabled(self) -> None:
-        """No certificate is needed."""
+        """Report that no certificate is needed."""
         message = "external-domain-tls is not enabled"
         self.conditions.mark_true(CERTIFICATE_PROVISIONED, "TLSNotEnabled", message)
 
@@ -188,12 +188,12 @@ class RevisionStatus(Status):
         return FALSE in (self.conditions.status(RESOURCES_AVAILABLE), self.conditions.status(CONTAINER_HEALTHY))
 
     def mark_deploying(self) -> None:
-        """The Deployment was just created."""
+        """Report that the Deployment was just created."""
         self.conditions.mark_unknown(RESOURCES_AVAILABLE, DEPLOYING)
         self.conditions.mark_unknown(CONTAINER_HEALTHY, DEPLOYING)
 
     def mark_not_owned(self, kind: str, name: str) -> None:
-        """The existing child has another owner."""
+        """Report that the existing child has another owner."""
         message = f"There is an existing {kind} {quoted(name)} that we do not own."
         self.conditions.mark_false(RESOURCES_AVAILABLE, NOT_OWNED, message)
 
@@ -218,7 +218,7 @@ class RevisionStatus(Status):
                 self._mark_resources_unavailable(waiting.get("reason", ""), waiting.get("message", ""))
 
     def mark_container_healthy(self) -> None:
-        """A replica is ready."""
+        """Report that a replica is ready."""
         self.conditions.mark_true(CONTAINER_HEALTHY)
 
     def propagate_autoscaler_status(self, autoscaler: Object) -> None:
@@ -234,19 +234,17 @@ class RevisionStatus(Status):
                 self.conditions.mark_unknown(RESOURCES_AVAILABLE, DEPLOYING)
             return
         initialized = (condition_of(autoscaler, SCALE_TARGET_INITIALIZED) or {}).get("status") == TRUE
-        self._mark_resources(initialized, unavailable, has_service=bool(status.get("serviceName")))
-        never_scaled = ready["status"] == FALSE and not initialized and not unavailable
-        if never_scaled and status.get("serviceName"):
-            self._mark_resources_unavailable(PROGRESS_DEADLINE_EXCEEDED, "Initial scale was never achieved")
-        self.conditions.propagate(ACTIVE, ready)
-
-    def _mark_resources(self, initialized: bool, unavailable: bool, has_service: bool) -> None:
+        has_service = bool(status.get("serviceName"))
         if initialized and not unavailable:
             self.conditions.mark_true(RESOURCES_AVAILABLE)
             self.conditions.mark_true(CONTAINER_HEALTHY)
         available = self.conditions.status(RESOURCES_AVAILABLE) == TRUE
         if available and not (initialized and has_service):
             self.conditions.mark_unknown(RESOURCES_AVAILABLE, DEPLOYING)
+        never_scaled = ready["status"] == FALSE and not initialized and not unavailable
+        if never_scaled and has_service:
+            self._mark_resources_unavailable(PROGRESS_DEADLINE_EXCEEDED, "Initial scale was never achieved")
+        self.conditions.propagate(ACTIVE, ready)
 
     def _mark_resources_unavailable(self, reason: str, message: str) -> None:
         self.conditions.mark_false(RESOURCES_AVAILABLE, reason, message)

@@ -103,7 +103,11 @@ def _named_revision(name: str, route: Object, configuration: Lookup, revision: L
         return _missing("Revision", name)
     service, owner = labels_of(route).get(LABEL_SERVICE, ""), labels_of(found).get(LABEL_SERVICE, "")
     if service and service != owner:
-        return _not_owned(name, service, owner)
+        wanted = f"Service {quoted(service)}"
+        message = f"Revision {quoted(name)} does not belong to {wanted}."
+        if owner:
+            message = f"Revision {quoted(name)} belongs to Service {quoted(owner)}, not {wanted}."
+        return BadTrafficTarget(FALSE, "RevisionNotOwned", message)
     if not is_true(found, READY):
         return _unready_revision(found)
     parent = labels_of(found).get(LABEL_CONFIGURATION)
@@ -114,14 +118,6 @@ def _named_revision(name: str, route: Object, configuration: Lookup, revision: L
 
 def _missing(kind: str, name: str) -> BadTrafficTarget:
     return BadTrafficTarget(FALSE, f"{kind}Missing", f"{kind} {quoted(name)} referenced in traffic not found.")
-
-
-def _not_owned(revision: str, wanted: str, actual: str) -> BadTrafficTarget:
-    if actual:
-        message = f"Revision {quoted(revision)} belongs to Service {quoted(actual)}, not Service {quoted(wanted)}."
-    else:
-        message = f"Revision {quoted(revision)} does not belong to Service {quoted(wanted)}."
-    return BadTrafficTarget(FALSE, "RevisionNotOwned", message)
 
 
 def _unready_revision(revision: Object) -> BadTrafficTarget:

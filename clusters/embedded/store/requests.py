@@ -21,7 +21,7 @@ from clusters.embedded.store.admission import shape_faults
 from clusters.embedded.store.scale import replicas_of
 
 SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-"""Characters of generated suffixes. There are no vowels, so there are no words (`SafeEncodeString` of apimachinery)."""
+"""Characters of generated suffixes: without vowels, to avoid words (`SafeEncodeString` of apimachinery)."""
 SUFFIX_LENGTH = 5
 LONGEST_GENERATED_BASE = 58
 """Maximum characters of `generateName` that are used, so that the generated name fits a DNS label."""

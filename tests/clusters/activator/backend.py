@@ -1,4 +1,4 @@
-"""A tiny model server for the activator's tests: plain asyncio, scripted, and it remembers what it was sent."""
+"""A small scripted model server for the activator's tests, which records its requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Handler = Callable[["Call"], Awaitable[None]]
 
 @dataclass
 class Call:
-    """One request at the backend."""
+    """A request at the backend."""
 
     head: bytes
     reader: asyncio.StreamReader
@@ -37,9 +37,9 @@ class Call:
 
 
 class Backend:
-    """Listens on a port of its own; `busy` and `busiest` count requests at work.
+    """A server on a port of its own. `busy` and `busiest` count active requests.
 
-    `stats` is its page; questions for it are not counted, nor are their connections.
+    `stats` is its `/stats` page, whose requests and connections are not counted.
     """
 
     def __init__(self, handler: Handler | None = None, name: str = "default/pod") -> None:
@@ -115,7 +115,7 @@ def _read(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWrite
 
 
 class Gate:
-    """A handler that holds every request until it is opened."""
+    """A handler that blocks every request until it is opened."""
 
     def __init__(self) -> None:
         self.open = asyncio.Event()

@@ -1,4 +1,4 @@
-"""A body on the wire of HTTP/1.1, of a request or an answer."""
+"""Read the body of an HTTP/1.1 request or response."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 
 async def read_body(reader: asyncio.StreamReader, headers: Mapping[str, str]) -> bytes:
-    """All of it, by length or chunks; `headers` have lower-case names."""
+    """Return the whole body, by its length or its chunks. `headers` have lower-case names."""
     if headers.get("transfer-encoding") != "chunked":
         return await reader.readexactly(int(headers.get("content-length", "0")))
     body = b""

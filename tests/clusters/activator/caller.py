@@ -1,4 +1,4 @@
-"""A raw HTTP/1.1 caller: what is on the wire is what the tests look at."""
+"""A raw HTTP/1.1 client, for tests of the bytes on the wire."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REVISION = Key("default", "iris-00001")
 
 @dataclass
 class Response:
-    """What came back."""
+    """A response."""
 
     status: int
     headers: dict[str, str]
@@ -34,7 +34,7 @@ class Response:
 
 
 def head(method: str = "POST", target: str = "/v2/models/iris/infer", key: Key = REVISION, **headers: Any) -> bytes:
-    """A request's head as the gateway sends it; underscores in names stand for dashes."""
+    """Return a request's head as the gateway sends it. Underscores in names become dashes."""
     named = {
         "host": "iris.default.localhost",
         "knative-serving-namespace": key.namespace,
@@ -46,7 +46,7 @@ def head(method: str = "POST", target: str = "/v2/models/iris/infer", key: Key =
 
 
 class Caller:
-    """One connection to the activator."""
+    """A connection to the activator."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader

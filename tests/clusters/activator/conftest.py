@@ -23,7 +23,7 @@ TOKEN = "of the activator"
 
 
 class Running:
-    """An activator and its control plane's side."""
+    """An activator, and the link of its control plane."""
 
     def __init__(self, process: ActivatorProcess) -> None:
         self.process = process
@@ -81,7 +81,7 @@ class Running:
 
 @contextlib.asynccontextmanager
 async def running(folder: Path) -> AsyncIterator[Running]:
-    """A process over `folder`, ended with all that it holds."""
+    """Run an activator with its files in `folder`, and stop it afterwards."""
     process = ActivatorProcess(folder, SystemClock(), TOKEN)
     one = Running(process)
     task: asyncio.Task[None] | None = None
@@ -101,6 +101,6 @@ async def running(folder: Path) -> AsyncIterator[Running]:
 
 @pytest.fixture
 async def activator(tmp_path: Path) -> AsyncIterator[Running]:
-    """An activator that knows nothing yet."""
+    """An activator without targets."""
     async with running(tmp_path / "activator") as one:
         yield one

@@ -1,4 +1,4 @@
-"""Members of warm pools at the activator: nothing is passed on to one before it has its model."""
+"""Claimed members of warm pools: no request is sent to one before it has its model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LOAD, WARMUP = 40.0, 10.0  # ms
 
 
 class Member:
-    """A model server of a pool, that got its model a moment ago: holds `GET /v2` until `loaded` or `failed`."""
+    """A model server that was just claimed: it holds `GET /v2` until `loaded` or `failed`."""
 
     def __init__(self) -> None:
         self.backend = Backend(self)

@@ -1,4 +1,4 @@
-"""Endpoints that refuse, die, hang up or talk nonsense."""
+"""Endpoints that refuse connections, crash, disconnect, or send invalid HTTP."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.wait import eventually
 
 
 async def refusing() -> Backend:
-    """An address where nobody listens any more."""
+    """Return an address without a server."""
     async with Backend(name="default/refusing") as backend:
         pass
     return backend

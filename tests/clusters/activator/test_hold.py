@@ -1,4 +1,4 @@
-"""Requests of a revision at zero: held, woken once, released, refused, given up. A real process on real sockets."""
+"""Requests at zero replicas are held, reported, released, refused and cancelled: a real process on real sockets."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ async def test_whoever_waits_for_a_removed_revision_is_told(activator: Running) 
 
 @pytest.mark.fault("I7")
 async def test_no_new_request_goes_to_an_endpoint_after_it_was_taken_away(activator: Running) -> None:
-    """What the kubelet's drain relies on: acknowledged means in force; what runs finishes."""
+    """The kubelet's drain relies on this: an acknowledged target is applied, and active requests finish."""
     gate = Gate()
     async with Backend(gate) as old, Backend() as new:
         await activator.serve(old.endpoint)

@@ -1,4 +1,4 @@
-"""The process: outlives its control plane, is adopted, restarted, drained, and costs nothing at rest."""
+"""The process outlives its control plane, is adopted, restarted and drained, and is idle without requests."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ asyncio.run(main())
 
 
 async def killed_control_plane(folder: Path, port: int) -> tuple[int, int]:
-    """Start an activator from a control plane that is then killed; its port and pid."""
+    """Start an activator from a control plane that is then killed. Return its port and pid."""
     plane = await asyncio.create_subprocess_exec(
         sys.executable, "-c", CONTROL_PLANE, str(folder), str(port), stdout=asyncio.subprocess.PIPE
     )
@@ -126,7 +126,7 @@ async def test_a_silent_leftover_is_replaced(tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.fault("I10")
 async def test_an_unrecorded_leftover_is_found_by_its_socket(tmp_path: Path) -> None:
-    """The control plane died between starting it and writing that down."""
+    """The control plane crashed between starting the process and recording it."""
     folder = tmp_path / "activator"
     _, pid = await killed_control_plane(folder, 1)
     (folder / "activator.pid.json").unlink()
@@ -229,7 +229,7 @@ async def test_an_activator_of_another_version_is_replaced_and_no_request_is_los
 
 
 async def asked(port: int) -> bytes:
-    """The answer to a request on a new connection; one that is refused is tried again at once, as Envoy does."""
+    """Return the response on a new connection. A refused connection is retried at once, as Envoy does."""
     for _ in range(3):
         with contextlib.suppress(ConnectionRefusedError):
             async with await Caller.connect(("127.0.0.1", port)) as caller:

@@ -1,4 +1,4 @@
-"""Server-Timing, headers and the wire: pure functions."""
+"""Functions without input or output: Server-Timing, headers, messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies and framing on both sides: streamed, bounded, never cut short unnoticed."""
+"""Bodies and framing on both sides: streamed, bounded, and never truncated silently."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BUFFERED = 64 * 1024  # bytes that one held request may cost: the first piece of
 
 
 async def send_in_pieces(caller: Caller, body: bytes) -> None:
-    """Like a real caller: no more of the body in flight than the other side takes."""
+    """Send a body as a real client does: only as fast as the other side reads."""
     caller.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, PIECE)
     caller.writer.write(head(content_length=len(body)))
     for at in range(0, len(body), PIECE):
@@ -29,7 +29,9 @@ async def send_in_pieces(caller: Caller, body: bytes) -> None:
 
 @pytest.mark.fault("I6")
 async def test_large_bodies_wait_with_their_callers_and_not_in_the_activator(activator: Running) -> None:
-    """1 000 x 10 MB while at zero: memory stays bounded; whoever leaves is never served, who stays arrives whole."""
+    """1 000 x 10 MB at zero replicas: memory is bounded, cancelled requests are not sent, and the others arrive
+    complete.
+    """
     body = bytes(range(256)) * (10 * 1000 * 1000 // 256)
     expected = hashlib.sha256(body).hexdigest().encode()
     complete = 0
@@ -62,7 +64,7 @@ async def test_large_bodies_wait_with_their_callers_and_not_in_the_activator(act
 
 
 async def test_a_caller_that_leaves_before_its_body_was_read_is_noticed(activator: Running) -> None:
-    """As far as the kernel can know: what is still unsent hides that the sender is gone."""
+    """A disconnect is noticed as far as the kernel knows it: unsent data hides the end of the connection."""
     await activator.serve()
     async with await activator.caller() as caller:
         caller.writer.write(head(content_length=1000) + b"half")
@@ -92,7 +94,7 @@ async def test_a_large_answer_waits_for_a_slow_caller(activator: Running) -> Non
 
 
 async def test_chunked_requests_and_answers_pass_in_pieces(activator: Running) -> None:
-    """Both directions at once: the first piece of the answer is there before the request's last."""
+    """Both directions stream at once: the response begins before the last piece of the request is sent."""
 
     async def parrot(call: Call) -> None:
         call.writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")

@@ -1,4 +1,4 @@
-"""The hold queue by itself: turns, room, and the moments in which two things happen at once."""
+"""The hold queue alone: order, slots, and races."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ async def test_an_endpoint_that_is_named_again_still_has_what_runs_on_it() -> No
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.fault("I5")
 async def test_random_schedules_keep_all_counts(seed: int) -> None:
-    """Arrivals, departures, refusals and changing endpoints: slots are respected, and all returns to zero."""
+    """Random arrivals, cancellations, refusals and targets: slots are respected, and all counts return to zero."""
     source = random.Random(seed)
     slots = source.choice([1, 2, 3])
     one = throttle(slots=slots)

@@ -1,4 +1,4 @@
-"""Which requests the activator passes on as the gateway's: those with its own token."""
+"""Only requests with the activator's own token count as the gateway's."""
 
 from __future__ import annotations
 

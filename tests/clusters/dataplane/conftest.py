@@ -1,4 +1,4 @@
-"""A real cluster, a real Envoy, an activator that remembers, and backends."""
+"""Fixtures: a real cluster, a real Envoy, an activator that records its targets, and backends."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def activator() -> Activator:
 
 @pytest.fixture
 async def holding() -> AsyncIterator[Backend]:
-    """Where the activator takes requests."""
+    """The address at which the activator accepts requests."""
     async with backend("activator") as running:
         yield running
 

@@ -1,4 +1,4 @@
-"""How tests look at the data plane, and an Envoy that does what a test says."""
+"""Helpers to inspect the data plane, and a scripted Envoy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROXIED = "True:ActivatorEndpointsPopulated"
 
 
 class Stuck:
-    """An Envoy that does what the test says; counts how often it was asked."""
+    """A scripted Envoy that records the tables that it gets."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error

@@ -1,4 +1,4 @@
-"""A cluster with the objects around the data plane, a real Envoy, and an activator that remembers what it was told."""
+"""A cluster with the objects around the data plane, a real Envoy, and an activator that records its targets."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TOKENS = GatewayTokens(b"key")
 
 @dataclass
 class Activator:
-    """Takes what the data plane says of revisions."""
+    """An activator that records its targets."""
 
     targets: dict[Key, ActivatorTarget] = field(default_factory=dict)
     retained: list[frozenset[Key]] = field(default_factory=list)
@@ -53,26 +53,26 @@ class Activator:
         self.retained.append(frozenset(keys))
 
     def endpoints(self, revision: str) -> list[int]:
-        """The data ports that the activator knows for a revision of namespace default."""
+        """Return the ports of the activator's endpoints for a revision of namespace default."""
         target = self.targets.get(Key("default", revision))
         return [] if target is None else [endpoint.port for endpoint in target.endpoints]
 
 
 def hold_of(autoscaler: Object) -> HoldPolicy:
-    """The policy as a test words it: an annotation."""
+    """Return the policy in the annotation of a test's PodAutoscaler."""
     return HoldPolicy(
         **json.loads(annotations_of(autoscaler).get("hold", '{"limit": 10, "slots": 4, "timeout": 30.0}'))
     )
 
 
 class Stage:
-    """Makes and changes the objects that the data plane follows."""
+    """Create and change the objects of the data plane."""
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
         self.cluster = cluster
 
     async def revision(self, name: str, mode: str = "Proxy", **annotations: str) -> None:
-        """PodAutoscaler and ServerlessService of a revision."""
+        """Create PodAutoscaler and ServerlessService of a revision."""
         await self._create(POD_AUTOSCALER, name, {"scaleTargetRef": {}}, annotations=annotations)
         await self._create(SERVERLESS_SERVICE, name, {"mode": mode, "numActivators": 0, "objectRef": {}})
 
@@ -81,7 +81,7 @@ class Stage:
         await self.cluster.patch(SERVERLESS_SERVICE, name, {"spec": {"mode": mode}}, "default", manager=MANAGER)
 
     async def pod(self, name: str, revision: str, backend: Backend, *, ready: bool = True) -> Object:
-        """A Pod of the revision that answers at `backend`."""
+        """Create a Pod of the revision whose server is `backend`."""
         ports = json.dumps({"8080": backend.address.port, "9095": 1})
         metadata = {"labels": {LABEL_REVISION: revision}, "annotations": {ANNOTATION_PORTS: ports}}
         await self._create(POD, name, {"containers": [{"name": "c", "image": "i"}]}, **metadata)
@@ -98,7 +98,7 @@ class Stage:
         return await self.cluster.patch(kind, name, patch, "default", manager=MANAGER, subresource="status")
 
     async def route(self, name: str, splits: Mapping[str, int], tags: Mapping[str, str] | None = None) -> Object:
-        """Make the Ingress of a Route, or give it another split; returns it as stored."""
+        """Create or update the Ingress of a Route, and return it."""
         made = ingress(name, splits, tags)
         try:
             present = await self.cluster.get(INGRESS, name, "default")
@@ -108,11 +108,11 @@ class Stage:
         return await self.cluster.patch(INGRESS, name, patch, "default", manager=MANAGER)
 
     async def get(self, kind: Kind, name: str) -> Object:
-        """An object as it is now."""
+        """Return an object."""
         return await self.cluster.get(kind, name, "default")
 
     async def conditions(self, kind: Kind, name: str) -> dict[str, str]:
-        """type → "STATUS" or "STATUS:REASON"."""
+        """Return type → "STATUS" or "STATUS:REASON"."""
         found = (await self.get(kind, name)).get("status", {}).get("conditions", [])
         return {one["type"]: ":".join(filter(None, (one["status"], one.get("reason", "")))) for one in found}
 
@@ -130,7 +130,7 @@ class Stage:
 async def data_plane(
     cluster: EmbeddedCluster, envoy: Gateway, activator: Activator, address: Backend, *, synced: bool = True
 ) -> AsyncIterator[DataPlane]:
-    """A running data plane controller; without `synced` its informers never hold anything."""
+    """Run a data plane controller. Without `synced` its informers never sync."""
     informers = Informers(cluster)
     made = DataPlane(
         cluster,

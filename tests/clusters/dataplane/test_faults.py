@@ -1,4 +1,4 @@
-"""Objects that cannot be taken in, an Envoy that cannot follow, and a control plane that starts anew."""
+"""Invalid objects, an Envoy that fails, and a restarted control plane."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Pod whose readiness comes and goes: while it is not ready no request reaches it, and none fails."""
+"""A Pod whose readiness changes often: it gets no request while it is not ready, and no request fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Pod is taken out of routing before it ends, and no request is lost by it."""
+"""A Pod is removed from routing before it stops, and no request is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the cluster's objects say is what Envoy and the activator do, and is reported."""
+"""The routes of Envoy and the targets of the activator follow the cluster's objects, and so do their statuses."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ async def test_the_activator_is_told_the_policy_and_its_changes(
 
 
 def crashing(exit_code: int = 1, message: str = "cannot load m.onnx", reason: str = "CrashLoopBackOff") -> Object:
-    """The status of a Pod whose process ended and waits for its next start."""
+    """Return the status of a Pod whose process ended and will be restarted."""
     ended = {"exitCode": exit_code, "message": message}
     return {"containerStatuses": [{"state": {"waiting": {"reason": reason}}, "lastState": {"terminated": ended}}]}
 

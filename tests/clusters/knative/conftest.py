@@ -1,4 +1,4 @@
-"""The stand-in, running."""
+"""Fixtures: running controllers of Knative Serving."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.loops import at_work
 
 @contextlib.asynccontextmanager
 async def running(cluster: EmbeddedCluster, seen_as: Cluster | None = None) -> AsyncIterator[Stage]:
-    """The stand-in's controllers over `cluster` (as `seen_as` shows it), from their start to their end."""
+    """Run the controllers over `cluster` (as `seen_as` shows it)."""
     informers = Informers(seen_as or cluster)
     serving = KnativeServing(
         seen_as or cluster,
@@ -33,6 +33,6 @@ async def running(cluster: EmbeddedCluster, seen_as: Cluster | None = None) -> A
 
 @pytest.fixture
 async def stage(cluster: EmbeddedCluster) -> AsyncIterator[Stage]:
-    """The stage, curtain up."""
+    """A stage with running controllers."""
     async with running(cluster) as stage:
         yield stage

@@ -1,6 +1,6 @@
-"""The stage of these tests: the stand-in on a real embedded cluster, and the parts played by hand.
+"""The controllers of Knative Serving on a real embedded cluster, with the other components simulated.
 
-Kubelet and Deployment controller, autoscaler and data plane are played by writing the status that they would write.
+The kubelet, the Deployment controller, the autoscaler and the data plane are simulated by writing their statuses.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ QUIET_LOOKS = 8  # looks in a row that find nothing written
 
 
 def template(version: str = "1", **annotations: str) -> Object:
-    """A revision template whose spec differs by `version`."""
+    """Return a revision template whose spec differs by `version`."""
     return {
         "metadata": {
             "annotations": {"autoscaling.knative.dev/class": CLASS, **annotations},
@@ -58,7 +58,7 @@ def template(version: str = "1", **annotations: str) -> Object:
 
 
 def service(name: str = "magika", version: str = "1", **spec: Any) -> Object:
-    """A Service."""
+    """Return a Service."""
     return {
         "apiVersion": SERVICE.api_version,
         "kind": "Service",
@@ -68,7 +68,7 @@ def service(name: str = "magika", version: str = "1", **spec: Any) -> Object:
 
 
 def configuration(name: str, version: str = "1") -> Object:
-    """A Configuration of its own, as a variant has it."""
+    """Return a Configuration without a Service."""
     return {
         "apiVersion": CONFIGURATION.api_version,
         "kind": "Configuration",
@@ -78,7 +78,7 @@ def configuration(name: str, version: str = "1") -> Object:
 
 
 def route(name: str, traffic: list[Object]) -> Object:
-    """A Route of its own."""
+    """Return a Route without a Service."""
     return {
         "apiVersion": ROUTE.api_version,
         "kind": "Route",
@@ -88,12 +88,12 @@ def route(name: str, traffic: list[Object]) -> Object:
 
 
 def condition(status: str, reason: str = "", message: str = "") -> Object:
-    """A condition without its type."""
+    """Return a condition without its type."""
     return {"status": status, **({"reason": reason} if reason else {}), **({"message": message} if message else {})}
 
 
 def conditions(**named: Object) -> list[Object]:
-    """A condition list."""
+    """Return a list of conditions."""
     return [{"type": kind, **value} for kind, value in named.items()]
 
 
@@ -263,7 +263,7 @@ class Stage:
 
 
 def splits(ingress: Object, host: str, tag: str = "") -> dict[str, int]:
-    """Revision → percent of what an Ingress does with a request to the host, with a tag header if given."""
+    """Return the split of an Ingress for requests to the host, with a tag header if given: Revision → percent."""
     for rule in ingress["spec"]["rules"]:
         if host not in rule["hosts"]:
             continue

@@ -1,4 +1,4 @@
-"""Revision collection, on a written timeline."""
+"""Garbage collection of Revisions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KEY = Key("default", "magika")
 def revision(
     number: int, *, state: str = "reserve", active: float = 0.0, created: float = 0.0, no_gc: str = "false"
 ) -> Object:
-    """A Revision made `created` seconds after the start, that traffic left after `active` seconds."""
+    """Return a Revision that was created `created` seconds after the start, and inactive after `active` seconds."""
     return {
         "metadata": {
             "name": f"magika-{number:05d}",
@@ -45,7 +45,7 @@ def revision(
 
 
 def doomed(revisions: list[Object], after: float, **settings: float | int | None) -> list[int]:
-    """The numbers of those that go `after` seconds from the start."""
+    """Return the numbers of the Revisions that are deleted `after` seconds from the start."""
     gc = RevisionGC(**{"min_non_active": 0, **settings})  # type: ignore[arg-type]
     return [int(name_of(found)[-5:]) for found in stale(revisions, gc, START + timedelta(seconds=after))]
 

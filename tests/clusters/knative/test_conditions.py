@@ -16,7 +16,7 @@ LATER = NOON + timedelta(minutes=1)
 
 
 def said(conditions: Conditions, kind: str = "Ready") -> tuple[str, str]:
-    """Status and reason."""
+    """Return status and reason."""
     found = conditions.get(kind) or {}
     return found.get("status", ""), found.get("reason", "")
 

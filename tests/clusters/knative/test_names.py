@@ -1,4 +1,4 @@
-"""Names of children, equal to those that Knative's own library makes."""
+"""Names of children are equal to those of Knative's own library."""
 
 from __future__ import annotations
 

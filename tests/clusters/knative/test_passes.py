@@ -1,4 +1,4 @@
-"""Level-triggered: a second pass writes nothing, and a crash between any two writes leaves nothing behind."""
+"""Reconciling again writes nothing, and a crash between any two writes has no lasting effect."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WRITES_OF_TWO_VERSIONS = 40  # more than the story below takes; then the stand-i
 
 
 async def story(stage: Stage) -> None:
-    """Two versions, the second with a tag on the first; may be told again from the start."""
+    """Apply two versions, the second with a tag on the first. May be repeated from the start."""
     traffic = [{"latestRevision": True, "percent": 90}, {"revisionName": "magika-00001", "percent": 10, "tag": "old"}]
     if await stage.find(SERVICE, "magika") is None:
         await stage.apply(service())
@@ -45,7 +45,7 @@ async def test_a_second_pass_over_everything_writes_nothing(cluster: EmbeddedClu
 
 
 class Mortal:
-    """A cluster as a process sees it that dies after so many writes: the next ones never return."""
+    """A cluster for a process that crashes after a number of writes: later ones never return."""
 
     def __init__(self, cluster: EmbeddedCluster, writes: int) -> None:
         self._cluster = cluster
@@ -73,7 +73,7 @@ class Mortal:
 
 
 async def outcome(stage: Stage) -> dict[str, Object]:
-    """What everything says, without times, versions and uids."""
+    """Return all objects without times, versions and uids."""
     found: dict[str, Object] = {}
     for kind in KNATIVE_KINDS:
         for obj in (await stage.cluster.list(kind)).items:
@@ -89,7 +89,7 @@ async def outcome(stage: Stage) -> dict[str, Object]:
 
 
 async def told_with_a_death(path: Path, writes: int) -> dict[str, Object]:
-    """The outcome of the story when the first stand-in dies after so many writes and a second takes over."""
+    """Return the outcome when the first process crashes after a number of writes and a second one continues."""
     store = Store.open(path)
     cluster = EmbeddedCluster(store, clock=SystemClock())
     collecting = asyncio.create_task(cluster.run())
@@ -114,7 +114,7 @@ async def told_with_a_death(path: Path, writes: int) -> dict[str, Object]:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Object]:
-    """The outcome without any death."""
+    """Return the outcome without a crash."""
     path = tmp_path_factory.mktemp("undisturbed") / "cluster.db"
     return asyncio.run(told_with_a_death(path, 10 * WRITES_OF_TWO_VERSIONS))
 

@@ -1,5 +1,7 @@
-"""What Deployment, first Pod and PodAutoscaler make of a Revision's conditions; the letters are those of a recording
-from a real cluster, where each step was played by hand in the same way."""
+"""The conditions of a Revision, from its Deployment, first Pod and PodAutoscaler.
+
+The expected values are a recording of a real cluster, where each step was simulated in the same way.
+"""
 
 from __future__ import annotations
 

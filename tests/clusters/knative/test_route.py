@@ -1,4 +1,4 @@
-"""Routes of their own, the marks that traffic leaves on Revisions, and visibility."""
+"""Routes without a Service, the labels of their Revisions, and visibility."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STATE = "serving.knative.dev/routingState"
 
 
 def marked(state: str, routes: str) -> Callable[[Object], bool]:
-    """A check: the object carries these marks."""
+    """Return a check for these marks of an object."""
 
     def check(found: Object) -> bool:
         return labels_of(found).get(STATE) == state and annotations_of(found).get(ROUTES, "") == routes

@@ -1,4 +1,4 @@
-"""A Configuration at initial scale 0 without a Route, as the seed of a warm pool is: ready, with no replica."""
+"""A Configuration with initial scale 0 and without a Route, like the seed of a warm pool, is ready without replicas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a Service to its traffic, and back: the conditions on the way are Knative's."""
+"""From a Service to its traffic and back: all conditions are those of Knative."""
 
 from __future__ import annotations
 

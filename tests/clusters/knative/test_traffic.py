@@ -1,4 +1,4 @@
-"""The arithmetic of traffic: shares of 100, merged by Revision, whatever the targets."""
+"""Shares of traffic sum to 100 and are merged by Revision, for any targets."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_target_that_failed_is_told_before_one_that_is_late() -> None:
 
 @st.composite
 def percents(draw: st.DrawFn) -> list[int]:
-    """Whole shares that sum to 100."""
+    """Generate integer shares that sum to 100."""
     cuts = sorted(draw(st.lists(st.integers(0, 100), max_size=4)))
     return [high - low for low, high in zip([0, *cuts], [*cuts, 100], strict=True)]
 

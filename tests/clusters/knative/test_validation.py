@@ -1,4 +1,4 @@
-"""What Knative's webhook refuses is refused, all at once and with the path of the field; what it accepts passes."""
+"""Objects that Knative's webhook rejects are rejected with all faults and their paths, and valid ones are accepted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ALL = [{"latestRevision": True, "percent": 100}]
 
 
 def faults(obj: Object, old: Object | None = None) -> dict[str, str]:
-    """Path → message of all faults."""
+    """Return path → message of all faults."""
     kind = {kind.kind: kind for kind in (SERVICE, CONFIGURATION, ROUTE, REVISION)}[obj["kind"]]
     found: dict[str, str] = {}
     for fault in VALIDATORS[kind](old, obj):
@@ -34,7 +34,7 @@ def faults(obj: Object, old: Object | None = None) -> dict[str, str]:
 
 
 def with_at(obj: Object, path: str, value: Any) -> Object:
-    """A copy of `obj` with `value` at a dotted path; numbers are list positions."""
+    """Return a copy of `obj` with `value` at a dotted path; numbers are list positions."""
     changed = copy.deepcopy(obj)
     *way, last = [int(step) if step.isdecimal() else step.replace("|", ".") for step in path.split(".")]
     place: Any = changed
@@ -51,7 +51,7 @@ NOTE = "spec.template.metadata.annotations"
 
 
 def stored_revision() -> Object:
-    """A Revision as the stand-in makes it."""
+    """Return a Revision as the Configuration reconciler creates it."""
     owner = configuration("magika")
     owner["metadata"] |= {"uid": "u", "generation": 1}
     return make_revision(owner, datetime(2026, 1, 1, tzinfo=UTC))

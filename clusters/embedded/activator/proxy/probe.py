@@ -24,7 +24,7 @@ STATS_LIMIT = 64 * 1024  # bytes; the page has about 300
 
 
 @dataclass(frozen=True, slots=True)
-class ProbeResult:
+class ReadinessResult:
     """The result of a probe.
 
     `fault`: why the endpoint cannot serve requests, or empty. `waited`: the model was still being loaded. `startup`:
@@ -36,12 +36,12 @@ class ProbeResult:
     startup: Startup | None = None
 
 
-async def probe(endpoint: Endpoint, pool: UpstreamPool, clock: Clock) -> ProbeResult:
+async def probe(endpoint: Endpoint, pool: UpstreamPool, clock: Clock) -> ReadinessResult:
     """Wait until the endpoint has its model or has failed. Raises nothing."""
     startup = await get_startup(endpoint, pool, clock)
     if startup is None or not startup.loading:
-        return ProbeResult(startup=startup)
-    return ProbeResult(await _wait_for_load(endpoint, pool), waited=True)
+        return ReadinessResult(startup=startup)
+    return ReadinessResult(await _wait_for_load(endpoint, pool), waited=True)
 
 
 async def _wait_for_load(endpoint: Endpoint, pool: UpstreamPool) -> str:
