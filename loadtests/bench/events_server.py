@@ -52,7 +52,7 @@ async def run(folder: Path) -> None:
         group.create_task(informers.run())
         await let_in(cluster, NAMESPACE)
         await informers.synced()
-        group.create_task(server.serve(sockets=[socket]))
+        group.create_task(server.serve(socket))
         freeze_loaded_objects()
         group.create_task(collect_rarely(clock))
         print(socket.getsockname()[1], flush=True)

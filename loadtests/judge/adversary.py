@@ -14,8 +14,9 @@ from typing import Any, Literal
 import numpy as np
 
 from clusters.base.latency_buckets import upper_edge
+from clusters.net.server.errors import RECEIVED_KEY
 from serving.modelserver.base.errors import ClientLeft
-from serving.modelserver.base.split import RECEIVED_KEY, SplitStats, is_of_split
+from serving.modelserver.base.split import SplitStats, is_of_split
 from serving.reconciler.rollout.judging.bounds import Array
 from serving.reconciler.rollout.judging.counts import Counts
 from serving.reconciler.rollout.judging.readings import Reading, Seen, answered_since, remembered

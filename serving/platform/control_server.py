@@ -79,14 +79,13 @@ class Control:
         self._sockets.append(unix_sockets.listen(self._state / CONTROL_SOCKET))
         servers = [make_server(plain), make_server(app, (certificate, key)), make_server(app)]
         self._serving = [
-            (server, loops.start(server.serve(sockets=[one])))
-            for server, one in zip(servers, self._sockets, strict=True)
+            (server, loops.start(server.serve(one))) for server, one in zip(servers, self._sockets, strict=True)
         ]
 
     def stop_accepting(self) -> None:
         """Accept no new requests."""
         for server, _ in self._serving:
-            server.should_exit = True
+            server.stop()
 
     async def drained(self) -> None:
         """Wait until the last request is answered."""

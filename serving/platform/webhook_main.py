@@ -109,12 +109,12 @@ async def _until(stop: asyncio.Event, watching: asyncio.Task[None]) -> None:
 async def _listening(app: EventsApp, host: str, port: int) -> AsyncIterator[None]:
     socket = listen(host, port, "the variable PORT")
     server = make_server(app)
-    serving = asyncio.create_task(server.serve(sockets=[socket]))
+    serving = asyncio.create_task(server.serve(socket))
     log.info("webhook at %s:%d%s", host, socket.getsockname()[1], PATH)
     try:
         yield
     finally:
-        server.should_exit = True
+        server.stop()
         await serving
 
 

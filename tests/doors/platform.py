@@ -93,13 +93,12 @@ async def open_doors(folder: Path) -> AsyncIterator[Doors]:
     webhook = make_webhook(cluster, sources, NoFetcher(), clock)
     server = make_server(WithWebhook(api.app(Guard(TOKEN, frozenset({HOST}))), webhook))
     listener = listen(HOST, 0, "--control-port")
-    tasks = [asyncio.create_task(one) for one in (cluster.run(), sources.run(), server.serve(sockets=[listener]))]
+    tasks = [asyncio.create_task(one) for one in (cluster.run(), sources.run(), server.serve(listener))]
     try:
         await sources.synced()
         yield Doors(listener.getsockname()[1], cluster, folder)
     finally:
-        for one in server.servers:
-            one.close()
+        server.stop_accepting()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -86,9 +86,9 @@ async def api_server(
     address = f"{'https' if tls else 'http'}://127.0.0.1:{listener.getsockname()[1]}"
     config.write_text(kubeconfig(address, authority.read_bytes(), TOKEN))
     server = make_server(app, (certificate, key) if tls else None)
-    task = asyncio.create_task(server.serve(sockets=[listener]))
+    task = asyncio.create_task(server.serve(listener))
     try:
         yield config
     finally:
-        server.should_exit = True
+        server.stop()
         await task

@@ -26,14 +26,16 @@ import uvloop
 from clusters.base.clock import SystemClock
 from clusters.embedded.activator.control import ControlServer, LoadReporter
 from clusters.embedded.activator.handler import ActivationHandler
+from clusters.embedded.activator.proxy.caller import CallerConnection
 from clusters.embedded.activator.proxy.pool import UpstreamPool
-from clusters.embedded.activator.server import ActivatorServer
 from clusters.embedded.activator.throttler import Throttler
 from clusters.gateway.token import VARIABLE
 from clusters.net import unix_sockets
+from clusters.net.server.server import HttpServer
 
 LOG_SIZE = 4 * 1024 * 1024  # bytes; one older file of the same size is kept
 DRAIN = 30  # s; a held request may wait this long for its model
+KEEP_ALIVE = 2 * 3600  # s; longer than the gateway's idle timeout of 1 h, so it never uses a connection that is closing
 
 log = logging.getLogger("clusters.embedded.activator")
 
@@ -67,7 +69,8 @@ async def _run(sock: socket.socket, control: socket.socket, drain: int) -> None:
     throttler = Throttler(reporter.changed, clock)
     reporter.observe(throttler.load, throttler.has_endpoints)
     pool = UpstreamPool()
-    server = ActivatorServer(ActivationHandler(throttler, pool, clock, os.environ.get(VARIABLE, "")), drain)
+    handler = ActivationHandler(throttler, pool, clock, os.environ.get(VARIABLE, ""))
+    server = HttpServer(handler, CallerConnection, keep_alive=KEEP_ALIVE, drain=drain)
     control_server = ControlServer(throttler, reporter, f"{host}:{port}")
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -75,7 +78,7 @@ async def _run(sock: socket.socket, control: socket.socket, drain: int) -> None:
     await control_server.start(control)
     log.info("ready on %s:%d", host, port)
     try:
-        await server.serve([sock])
+        await server.serve(sock)
     finally:
         control_server.close()
         pool.close()

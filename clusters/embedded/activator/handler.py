@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from clusters.base.clock import Clock
 from clusters.base.errors import KnodelError
-from clusters.embedded.activator.proxy.caller import CallerConnection, caller_of
+from clusters.embedded.activator.proxy.caller import CallerConnection
 from clusters.embedded.activator.proxy.errors import HoldExpired, UpstreamError, error_response
 from clusters.embedded.activator.proxy.exchange import CallerDisconnected, Exchange, Receive, Scope, Send
 from clusters.embedded.activator.proxy.headers import is_from_gateway, revision_of
@@ -22,6 +22,7 @@ from clusters.embedded.activator.proxy.probe import ReadinessResult, get_startup
 from clusters.embedded.activator.proxy.timing import RequestTimes, Startup, header, stages
 from clusters.embedded.activator.proxy.upstream import Headers, UpstreamConnection
 from clusters.embedded.activator.throttler import PendingRequest, Reservation, RevisionThrottler, Throttler
+from clusters.net.server.protocol import connection_of
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ class ActivationHandler:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, until its response is complete or the caller disconnects."""
-        caller = caller_of(scope)
+        caller = connection_of(scope, CallerConnection)
         task = asyncio.current_task()
         if task is None or caller.transport.is_closing():
             return

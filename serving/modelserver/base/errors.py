@@ -3,32 +3,28 @@
 KnodelError
 ├── BadOptions                invalid command-line options or environment variables
 ├── CannotListen              the address of a port is taken or invalid
-└── ServingError              the base class of error responses
-    ├── InvalidRequest    400   the request violates the protocol, or the model does not accept its input
-    ├── Unauthorized      401   a load call without a valid token
-    ├── ForbiddenHost     403   the Host or Origin header is not an allowed name
-    ├── ResourceNotFound  404   unknown path, model or version
-    ├── RequestTimeout    408   head or body arrived too slowly
-    ├── ModelConflict     409   a load call for a server that already has, or is limited to, another model
-    ├── ContentTooLarge   413   more bytes or numbers than allowed
-    ├── UnsupportedType   415   unsupported Content-Type or Content-Encoding
-    ├── Overloaded        429   the queue or the memory for bodies is full; Retry-After
-    ├── HeadTooLarge      431   too many headers, or too large ones
-    ├── ModelFailed       500   the model failed; the log has the details under the id in the message
-    ├── NotReady          503   the model is still loading, or all threads hang; Retry-After
-    ├── DeviceLost        503   this process lost the accelerator and must be restarted; Retry-After
-    ├── QueueExpired      503   the deadline passed in the queue, before the model saw the request; Retry-After
-    ├── DeadlineExceeded  504   the deadline passed while the model worked: a retry would cost as much again
-    └── ClientLeft              the caller disconnected, so no response is sent
+└── HttpError                   the base class of error responses (`clusters.net.server.errors`)
+    └── ServingError            those of the model server; the connection has others
+        ├── InvalidRequest    400   the request violates the protocol, or the model does not accept its input
+        ├── Unauthorized      401   a load call without a valid token
+        ├── ResourceNotFound  404   unknown path, model or version
+        ├── RequestTimeout    408   a gRPC message arrived too slowly
+        ├── ModelConflict     409   a load call for a server that already has, or is limited to, another model
+        ├── ContentTooLarge   413   more bytes or numbers than allowed
+        ├── UnsupportedType   415   unsupported Content-Type or Content-Encoding
+        ├── Overloaded        429   the queue or the memory for bodies is full; Retry-After
+        ├── ModelFailed       500   the model failed; the log has the details under the id in the message
+        ├── NotReady          503   the model is still loading, or all threads hang; Retry-After
+        ├── DeviceLost        503   this process lost the accelerator and must be restarted; Retry-After
+        ├── QueueExpired      503   the deadline passed in the queue, before the model saw the request; Retry-After
+        ├── DeadlineExceeded  504   the deadline passed while the model worked: a retry would cost as much again
+        └── ClientLeft              the caller disconnected, so no response is sent
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from clusters.base.errors import KnodelError
-
-RETRY_AFTER = 1  # s; about the time in which a full queue drains or a model loads
+from clusters.net.server.errors import RETRY_AFTER, HttpError
 
 
 class BadOptions(KnodelError):
@@ -51,14 +47,8 @@ class CannotListen(KnodelError):
         return f"{self.problem}: {self.advice.format(setting)}"
 
 
-class ServingError(KnodelError):
-    """The base class of error responses.
-
-    `str(error)` is sent to the caller, so it contains no paths and no tracebacks. `retry_after` is in seconds.
-    """
-
-    status: ClassVar[int] = 500
-    retry_after: ClassVar[int | None] = None
+class ServingError(HttpError):
+    """The base class of the model server's error responses."""
 
 
 class InvalidRequest(ServingError):
@@ -67,20 +57,15 @@ class InvalidRequest(ServingError):
     status = 400
 
 
-class BadFraming(InvalidRequest):
-    """The request is not valid HTTP/1.1, or two parsers could read it differently; the connection is closed."""
-
-
 class Unauthorized(ServingError):
     """The request lacks valid credentials."""
 
     status = 401
 
-
-class ForbiddenHost(ServingError):
-    """The Host or Origin of the request is not an allowed name."""
-
-    status = 403
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """The authentication scheme."""
+        return [(b"www-authenticate", b"Bearer")]
 
 
 class ResourceNotFound(ServingError):
@@ -118,12 +103,6 @@ class Overloaded(ServingError):
 
     status = 429
     retry_after = RETRY_AFTER
-
-
-class HeadTooLarge(ServingError):
-    """The request has too many headers, or too large ones."""
-
-    status = 431
 
 
 class ModelFailed(ServingError):

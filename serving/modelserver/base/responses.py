@@ -7,10 +7,12 @@ from typing import Any, Final
 import msgspec
 from starlette.types import Send
 
-from serving.modelserver.base.errors import ServingError, Unauthorized
+from clusters.net.server.errors import HttpError, error_body
 
 JSON: Final = b"application/json"
 BINARY: Final = b"application/octet-stream"
+BROKEN_KEY: Final = "knodel.broken"
+"""Key of the ASGI scope: the status of an error that occurred after the status of the response was sent."""
 _ENCODE: Final = msgspec.json.Encoder().encode
 
 
@@ -19,21 +21,9 @@ def json_body(content: Any) -> bytes:
     return _ENCODE(content)
 
 
-def error_body(message: str) -> bytes:
-    """Return the JSON body of an error: `{"error": message}`."""
-    return json_body({"error": message})
-
-
-def error_headers(error: ServingError) -> list[tuple[bytes, bytes]]:
-    """Return the extra headers of an error response: Retry-After or WWW-Authenticate."""
-    if error.retry_after is not None:
-        return [(b"retry-after", b"%d" % error.retry_after)]
-    return [(b"www-authenticate", b"Bearer")] if isinstance(error, Unauthorized) else []
-
-
-async def send_error(send: Send, error: ServingError) -> None:
+async def send_error(send: Send, error: HttpError) -> None:
     """Send `error` as a JSON response."""
-    await send_body(send, error.status, error_body(str(error)), JSON, error_headers(error))
+    await send_body(send, error.status, error_body(str(error)), JSON, error.headers)
 
 
 async def send_body(

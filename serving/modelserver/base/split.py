@@ -37,6 +37,7 @@ from typing import Any, Final, Literal
 
 from clusters.base.latency_buckets import bucket_of
 from clusters.gateway.token import HEADER, is_valid
+from clusters.net.server.errors import RECEIVED_KEY
 from serving.modelserver.base.errors import ClientLeft, InvalidRequest, ModelFailed
 from serving.modelserver.base.latency import LATENCY_EDGES, BucketCounter, by_bucket
 
@@ -47,8 +48,6 @@ TOKEN: Final = HEADER.lower().encode()
 _HEADERS: Final = frozenset({TAG, DEFAULT_ROUTE, HOST, TOKEN})
 MIRROR_SUFFIX: Final = b"-shadow"
 """Suffix that Envoy and Istio append to the host of a mirrored request."""
-RECEIVED_KEY: Final = "knodel.received"
-"""Key of the ASGI scope: when (the loop's time) the request was complete."""
 PRODUCED_KEY: Final = "knodel.produced"
 """Key of the ASGI scope: when (the loop's time) the model had made all parts of a stream, less waits for the caller."""
 

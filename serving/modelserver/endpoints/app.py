@@ -13,11 +13,12 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from clusters.net.server.connection import INTERNAL_ERROR
+from clusters.net.server.errors import error_body
 from serving.engines.base.engine import TensorSpec
 from serving.modelserver.base.errors import NotReady, ServingError
-from serving.modelserver.base.responses import JSON, error_body, error_headers, json_body
+from serving.modelserver.base.responses import JSON, json_body
 from serving.modelserver.codec.messages import metadata_shape
-from serving.modelserver.connections.connection import INTERNAL_ERROR
 from serving.modelserver.endpoints.endpoints import Endpoints
 from serving.modelserver.execution.lifecycle import ModelLifecycle
 from serving.modelserver.execution.target import check_model
@@ -160,7 +161,7 @@ def make_app(routes: Sequence[BaseRoute], no_path: str = "no such path") -> Star
     async def on_serving_error(_: Request, error: Exception) -> Response:
         if not isinstance(error, ServingError):
             raise error
-        return _error_response(error.status, str(error), error_headers(error))
+        return _error_response(error.status, str(error), error.headers)
 
     async def on_failure(_: Request, __: Exception) -> Response:
         """Return a response without details; Starlette raises the error again, which logs it."""

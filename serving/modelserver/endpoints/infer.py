@@ -10,13 +10,14 @@ from typing import Any, Final
 
 from starlette.types import Receive, Scope, Send
 
+from clusters.net.server.connection import HttpConnection
+from clusters.net.server.protocol import connection_of
 from serving.modelserver.base.errors import ClientLeft, ServingError, release_frames
 from serving.modelserver.base.headers import JSON_LENGTH
 from serving.modelserver.base.limits import BodyBudget, Lease
 from serving.modelserver.base.responses import BINARY, JSON, send_body, send_error
 from serving.modelserver.codec.bounded_read import BufferedBody, read_body
 from serving.modelserver.codec.protocol_v2 import PreparedRequest, ProtocolCodec, ResponseBody
-from serving.modelserver.connections.connection import connection_of
 from serving.modelserver.execution.inference import BEGAN, Inference, Prepare, Respond
 from serving.modelserver.execution.lifecycle import ServedModel
 
@@ -74,7 +75,7 @@ class UnaryEndpoint(InferenceEndpoint):
         """Return the response. Raises ServingError."""
         prepare = prepare_request(body, self._codec_of)
         return await self._inference.infer(
-            prepare, len(body.content), connection_of(scope), began=scope.get(BEGAN), body=lease
+            prepare, len(body.content), connection_of(scope, HttpConnection), began=scope.get(BEGAN), body=lease
         )
 
 

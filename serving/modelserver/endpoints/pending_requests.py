@@ -12,12 +12,13 @@ from typing import Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from clusters.net.server.connection import HttpConnection
+from clusters.net.server.protocol import connection_of
 from serving.modelserver.base.errors import ClientLeft, Overloaded, QueueExpired, ServingError
 from serving.modelserver.base.limits import BodyBudget
 from serving.modelserver.base.responses import send_error
 from serving.modelserver.base.stats import Stats
 from serving.modelserver.codec.bounded_read import ReplayReceive, read_content
-from serving.modelserver.connections.connection import HttpConnection, connection_of
 from serving.modelserver.execution.inference import BEGAN
 from serving.modelserver.execution.slot_queue import QUEUE_FULL, fail_future
 
@@ -92,7 +93,7 @@ class PendingRequests:
             work = int(scope["method"] == INFERENCE_METHOD)
             self._stats.change(queued=work)
             try:
-                app, content, lent = await self._read_and_wait(connection_of(scope), receive)
+                app, content, lent = await self._read_and_wait(connection_of(scope, HttpConnection), receive)
             finally:
                 self._stats.change(queued=-work)
         except ClientLeft:

@@ -15,17 +15,19 @@ from typing import Final
 
 from starlette.types import Scope, Send
 
+from clusters.net.server.connection import HttpConnection
+from clusters.net.server.errors import error_body
+from clusters.net.server.protocol import connection_of
 from serving.engines.base.datatypes import Tensor
 from serving.engines.base.engine import Cancellation, Engine
 from serving.engines.base.errors import Cancelled
 from serving.modelserver.base.errors import ClientLeft, InvalidRequest, ServingError, release_frames
 from serving.modelserver.base.limits import Lease
-from serving.modelserver.base.responses import error_body
+from serving.modelserver.base.responses import BROKEN_KEY
 from serving.modelserver.base.split import PRODUCED_KEY
 from serving.modelserver.codec.bounded_read import BufferedBody
 from serving.modelserver.codec.content_router import EVENT_STREAM
 from serving.modelserver.codec.protocol_v2 import PreparedRequest
-from serving.modelserver.connections.connection import BROKEN_KEY, connection_of
 from serving.modelserver.endpoints.infer import InferenceEndpoint
 from serving.modelserver.execution.inference import BEGAN, INLINE_BODY
 from serving.modelserver.execution.lifecycle import ServedModel
@@ -50,7 +52,7 @@ class StreamingEndpoint(InferenceEndpoint):
         inferring = self._inference.run(
             partial(self._produce, body, parts),
             THREAD_BODY_SIZE,
-            connection_of(scope),
+            connection_of(scope, HttpConnection),
             began=scope.get(BEGAN),
             body=lease,
         )

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 
 from google.protobuf.message import DecodeError
 
+from clusters.net.server.errors import RECEIVED_KEY
 from serving.modelserver.base.errors import (
     ClientLeft,
     DeadlineExceeded,
@@ -27,7 +28,7 @@ from serving.modelserver.base.errors import (
     release_frames,
 )
 from serving.modelserver.base.limits import Lease
-from serving.modelserver.base.split import CURRENT, RECEIVED_KEY, InFlight, SplitStats, is_of_split
+from serving.modelserver.base.split import CURRENT, InFlight, SplitStats, is_of_split
 from serving.modelserver.codec.messages import metadata_shape
 from serving.modelserver.codec.protocol_v2 import PreparedRequest
 from serving.modelserver.endpoints.app import EXTENSIONS, SERVER_NAME

@@ -7,9 +7,10 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from clusters.net.server.errors import REFUSED_KEY
 from serving.modelserver.base.errors import ClientLeft
+from serving.modelserver.base.responses import BROKEN_KEY
 from serving.modelserver.base.split import CURRENT, is_of_split, without_token
-from serving.modelserver.connections.connection import BROKEN_KEY, REFUSED_KEY
 from serving.modelserver.observe.access_log import AccessLog
 from serving.modelserver.observe.metrics import RequestMetrics
 

@@ -23,10 +23,11 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, get_
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from clusters.net.server.errors import REFUSED_KEY
 from serving.engines.base.engine import Cancellation
 from serving.modelserver.base.limits import NO_LEASE, Lease
+from serving.modelserver.base.responses import BROKEN_KEY
 from serving.modelserver.codec.protocol_v2 import PreparedRequest
-from serving.modelserver.connections.connection import BROKEN_KEY, REFUSED_KEY
 from serving.modelserver.execution.inference import Inference, ModelJob, Prepare, RequestClient, RequestContext, Respond
 from serving.modelserver.execution.lifecycle import ModelLifecycle, ServedModel
 from serving.modelserver.execution.slot_queue import SlotQueue

@@ -208,7 +208,7 @@ def test_each_fault_has_its_status(error: KnodelError, status: int, retries: boo
     answer = error_response(error)
     assert answer.status == status
     assert (b"retry-after" in dict(answer.headers)) == retries
-    assert answer.body == b'{"error": "x"}'
+    assert answer.body == b'{"error":"x"}'
 
 
 keys = st.builds(Key, st.text(max_size=9), st.text(max_size=9))

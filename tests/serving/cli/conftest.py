@@ -221,11 +221,8 @@ async def served(state: Path, knodel: Knodel) -> AsyncIterator[Served]:
     servers = [make_server(WithWebhook(api.app(Guard(token, hosts)), webhook)) for token in (TOKEN, None)]
     running = asyncio.gather(cluster.run(), sources.run())
     pairs = zip(servers, (sock, plain), strict=True)
-    serving = asyncio.gather(*(server.serve(sockets=[listener]) for server, listener in pairs))
+    serving = asyncio.gather(*(server.serve(listener) for server, listener in pairs))
     yield Served(cluster, knodel)
-    for server in servers:
-        for one in server.servers:
-            one.close()  # its own end takes 0.2 s, which all these tests would pay
     serving.cancel()
     running.cancel()
     await asyncio.gather(serving, running, return_exceptions=True)

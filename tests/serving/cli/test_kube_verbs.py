@@ -57,10 +57,8 @@ async def tls(served: Served, state: Path, knodel: Knodel, monkeypatch: pytest.M
     (state / KUBECONFIG_FILE).write_text(platform_kubeconfig(url, authority.read_bytes(), TOKEN))
     monkeypatch.setenv("KUBECONFIG", str(state / KUBECONFIG_FILE))
     server = make_server(api.app(Guard(TOKEN, frozenset({"127.0.0.1"}))), (certificate, key))
-    serving = asyncio.create_task(server.serve(sockets=[sock]))
+    serving = asyncio.create_task(server.serve(sock))
     yield OverTls(served.cluster, knodel)
-    for one in server.servers:
-        one.close()
     serving.cancel()
     await asyncio.gather(serving, return_exceptions=True)
 

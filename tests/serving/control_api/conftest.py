@@ -58,13 +58,8 @@ async def served(cluster: EmbeddedCluster, tmp_path: Path) -> AsyncIterator[Serv
     config = tmp_path / "kubeconfig"
     config.write_text(kubeconfig(f"https://127.0.0.1:{tls_port}", authority.read_bytes(), TOKEN))
     servers = [(make_server(app), plain), (make_server(app, (certificate, key)), secure)]
-    tasks = [asyncio.create_task(server.serve(sockets=[sock])) for server, sock in servers]
+    tasks = [asyncio.create_task(server.serve(sock)) for server, sock in servers]
     yield Served(plain.getsockname()[1], tls_port, config)
-    for server, _ in servers:  # their own end takes 0.2 s, which all these tests would pay
-        for listener in server.servers:
-            listener.close()
-        for connection in list(server.server_state.connections):
-            connection.shutdown()
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

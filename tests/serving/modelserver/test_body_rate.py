@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from clusters.net.server.body_rate import BodyRate
 from serving.modelserver.base.limits import ServerLimits
-from serving.modelserver.connections.body_rate import BodyRate
 
 LIMITS = ServerLimits(body_check=1.0, body_rate=100, body_time=60.0)
 RESTS = -1

@@ -8,8 +8,8 @@ import json
 
 import pytest
 
+from clusters.net.server.connection import HttpConnection
 from serving.modelserver.base.limits import ServerLimits
-from serving.modelserver.connections.connection import HttpConnection
 from tests.serving.modelserver.client import ask, request, tensor
 from tests.serving.modelserver.conftest import NAME, Running, Serve
 from tests.support import models

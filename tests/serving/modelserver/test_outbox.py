@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from serving.modelserver.connections.outbox import MAX_DELAYED_SIZE, GatheringTransport, Outbox
+from clusters.net.server.outbox import MAX_DELAYED_SIZE, GatheringTransport, Outbox
 from tests.serving.modelserver.client import request
 from tests.serving.modelserver.conftest import NAME, Running
 

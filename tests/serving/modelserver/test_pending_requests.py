@@ -6,10 +6,11 @@ import asyncio
 
 from starlette.types import Message, Receive, Scope, Send
 
+from clusters.net.server.connection import HttpConnection
+from clusters.net.server.protocol import connection_of
 from serving.modelserver.base.errors import NotReady
 from serving.modelserver.base.limits import BodyBudget, ServerLimits
 from serving.modelserver.base.stats import Stats
-from serving.modelserver.connections.connection import HttpConnection, connection_of
 from serving.modelserver.connections.listener import AsgiListener
 from serving.modelserver.connections.sockets import bind
 from serving.modelserver.endpoints.app import make_app
@@ -56,7 +57,7 @@ async def test_an_end_that_comes_with_the_rest_of_a_body_is_told_to_its_request_
     connections: list[HttpConnection] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        connections.append(connection_of(scope))
+        connections.append(connection_of(scope, HttpConnection))
         await hold(scope, receive, send)
 
     listener = AsgiListener(app, bind(HOST, 0, "PORT"), ServerLimits())

@@ -15,8 +15,9 @@ from starlette.types import Message, Receive, Scope, Send
 from clusters.base.latency_buckets import bucket_of
 from clusters.gateway import token as gateway_token
 from clusters.gateway.token import VARIABLE
+from clusters.net.server.errors import RECEIVED_KEY
 from serving.modelserver.base.errors import ClientLeft, DeadlineExceeded, QueueExpired
-from serving.modelserver.base.split import PRODUCED_KEY, RECEIVED_KEY, Outcome, SplitStats, is_of_split, outcome_of
+from serving.modelserver.base.split import PRODUCED_KEY, Outcome, SplitStats, is_of_split, outcome_of
 from serving.modelserver.observe.metrics import RequestMetrics
 from serving.modelserver.observe.middleware import ObservabilityMiddleware
 from serving.reconciler.rollout.judging.counts import Counts

@@ -23,7 +23,7 @@ from serving.modelserver.base.errors import BadOptions
 from serving.modelserver.base.limits import ServerLimits
 from serving.modelserver.base.observability_options import wants_tracing
 from serving.modelserver.base.options import parse_options
-from serving.modelserver.connections.connection import BROKEN_KEY
+from serving.modelserver.base.responses import BROKEN_KEY
 from serving.modelserver.connections.sockets import Sockets, bind
 from serving.modelserver.observe.tracing import Tracing, TracingMiddleware
 from serving.modelserver.server import ModelServer

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 import pytest
 from starlette.types import Receive, Scope, Send
 
+from clusters.net.server.connection import HttpConnection
+from clusters.net.server.protocol import connection_of
 from serving.modelserver.base.limits import MEBIBYTE, ServerLimits
-from serving.modelserver.connections.connection import HttpConnection, connection_of
 from serving.modelserver.connections.listener import AsgiListener
 from serving.modelserver.connections.sockets import bind
 from tests.serving.modelserver.client import HOST, Caller, ask, request
@@ -151,7 +152,7 @@ async def test_who_asks_whether_a_caller_left_learns_it_also_when_it_has_left_be
     connections: list[HttpConnection] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        connections.append(connection_of(scope))
+        connections.append(connection_of(scope, HttpConnection))
         while (await receive())["type"] != "http.disconnect":
             pass
 

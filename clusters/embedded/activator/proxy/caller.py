@@ -1,37 +1,27 @@
-"""The caller's connection: uvicorn's HTTP protocol with back-pressure on the request's body.
+"""The caller's connection, with back-pressure on the request's body.
 
-uvicorn buffers up to 64 KiB, and does not expose the connection to the application. A request that waits for an
-endpoint does not need its body. So this protocol stops reading after the first piece, and the rest stays in the kernel
-(`RECEIVE_BUFFER` of `process`) and, by TCP flow control, with the caller. The application gets the connection from
-`caller_of(scope)`.
+uvicorn buffers up to 64 KiB. A request that waits for an endpoint does not need its body. So this connection stops
+reading after the first piece, and the rest stays in the kernel (`RECEIVE_BUFFER` of `process`) and, by TCP flow
+control, with the caller.
 """
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Mapping
-from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-
-from clusters.embedded.activator.proxy.errors import error_body
+from clusters.net.server.errors import error_body
+from clusters.net.server.protocol import ServerConnection
 from clusters.net.sockets import is_established
 
 FIRST_REQUEST = 0.5  # s; a drain waits this long for the first request of a connection that was just accepted
 STREAMING_BUFFER = 128 * 1024  # bytes; SO_RCVBUF once the body is being read: 750 MB/s instead of 450
-_STATE = "caller"
 
 
-class CallerConnection(HttpToolsProtocol):
+class CallerConnection(ServerConnection):
     """One caller's connection."""
 
-    _disconnect_callback: Callable[[], object] | None = None
     _draining = False
     _is_used = False
-
-    def on_disconnect(self, callback: Callable[[], object] | None) -> None:
-        """Call `callback` once when the connection is lost; None removes it."""
-        self._disconnect_callback = callback
 
     @property
     def unread(self) -> bool:
@@ -67,13 +57,6 @@ class CallerConnection(HttpToolsProtocol):
         if not self._is_used:
             self.transport.close()
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Call the callback of `on_disconnect`."""
-        super().connection_lost(exc)
-        callback, self._disconnect_callback = self._disconnect_callback, None
-        if callback is not None:
-            callback()
-
     def data_received(self, data: bytes) -> None:
         """Process the data, and stop reading until `receive()` if the request is incomplete."""
         super().data_received(data)
@@ -82,10 +65,8 @@ class CallerConnection(HttpToolsProtocol):
             self.flow.pause_reading()
 
     def on_headers_complete(self) -> None:
-        """Keep trailers, which the parser also reports as headers, out of the request's headers."""
-        self.scope["state"][_STATE] = self
+        """Start the request. During a drain it is the last one on its connection."""
         super().on_headers_complete()
-        self.headers = []
         self._is_used = True
         if self._draining:
             self.cycle.keep_alive = False
@@ -96,11 +77,3 @@ class CallerConnection(HttpToolsProtocol):
         head = f"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
         self.transport.write(head.encode() + b"connection: close\r\n\r\n" + body)
         self.transport.close()
-
-
-def caller_of(scope: Mapping[str, Any]) -> CallerConnection:
-    """Return the connection of this request. Raises TypeError under another server than ours."""
-    caller = scope["state"].get(_STATE)
-    if not isinstance(caller, CallerConnection):
-        raise TypeError("the activator runs on CallerConnection only")
-    return caller

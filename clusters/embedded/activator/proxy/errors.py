@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from clusters.base.errors import KnodelError
+from clusters.net.server.errors import error_body
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -45,11 +45,6 @@ class ErrorResponse:
     status: int
     headers: Headers
     body: bytes
-
-
-def error_body(message: str) -> bytes:
-    """Return the JSON body of an error."""
-    return json.dumps({"error": message}).encode()
 
 
 def error_response(error: KnodelError) -> ErrorResponse:

@@ -11,7 +11,7 @@ from typing import Any
 from starlette.types import Message
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
-from serving.modelserver.base.headers import Headers
+from clusters.net.server.framing import Headers
 
 
 class ResponseWriter:

@@ -1,7 +1,7 @@
 """Bound response data that slow clients have not read, and cut such clients off on shutdown.
 
 A connection is watched from the moment when the kernel does not accept all of a response at once. A client that reads
-less than `ServerLimits.body_rate` from then on is disconnected. `ListenerState` counts the unread bytes of all
+less than `ConnectionLimits.body_rate` from then on is disconnected. `ListenerState` counts the unread bytes of all
 connections.
 """
 
@@ -15,7 +15,7 @@ import sys
 import termios
 from typing import Final
 
-from serving.modelserver.base.limits import ServerLimits
+from clusters.net.server.limits import ConnectionLimits
 
 _INT: Final = bytes(4)
 _DROP: Final = struct.pack("ii", 1, 0)
@@ -28,20 +28,18 @@ class ListenerState:
     - `draining`: whether each response is the last one on its connection
     - `requests`: number of requests so far
     - `unread`: bytes of responses that clients have not read
-    - `all_closed`: set when the last connection closes, if a shutdown waits for that
     """
 
     def __init__(self) -> None:
         self.draining = False
         self.requests = 0
         self.unread = 0
-        self.all_closed: asyncio.Event | None = None
 
 
 class WriteBackpressure:
     """Watches how fast the client of one connection reads, while written data is pending."""
 
-    def __init__(self, transport: asyncio.Transport, limits: ServerLimits, state: ListenerState) -> None:
+    def __init__(self, transport: asyncio.Transport, limits: ConnectionLimits, state: ListenerState) -> None:
         self._transport = transport
         self._limits = limits
         self._state = state

@@ -1,64 +1,65 @@
-"""The HTTP connection of a client: uvicorn's protocol with limits on sizes, rates and framing.
+"""The HTTP connection of a client, with limits on sizes, rates and framing.
 
 uvicorn waits without a limit for a head or a body, and accepts heads that `framing` refuses. This class answers such
-requests with a JSON error before the application sees them. `connection_of(scope)` returns the connection of a request.
+requests with a JSON error before the application sees them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from starlette.types import Receive, Scope, Send
-from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
-from uvicorn.server import ServerState
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from clusters.base.sizes import format_size
-from serving.modelserver.base.errors import (
+from clusters.net.server.body_rate import BodyRate
+from clusters.net.server.errors import (
+    RECEIVED_KEY,
+    REFUSED_KEY,
     BadFraming,
-    ContentTooLarge,
+    BodyTooLarge,
     HeadTooLarge,
-    Overloaded,
-    RequestTimeout,
-    ServingError,
+    HttpError,
+    RequestTooSlow,
+    ResponsesUnread,
+    error_body,
 )
-from serving.modelserver.base.limits import ServerLimits
-from serving.modelserver.base.responses import JSON, error_body, error_headers, send_error
-from serving.modelserver.base.split import RECEIVED_KEY
-from serving.modelserver.connections.body_rate import BodyRate
-from serving.modelserver.connections.framing import find_head_error
-from serving.modelserver.connections.outbox import GatheringTransport, Outbox
-from serving.modelserver.connections.response_writer import ResponseWriter, encode_response
-from serving.modelserver.connections.write_backpressure import ListenerState, WriteBackpressure, reset_connection
+from clusters.net.server.framing import find_head_error
+from clusters.net.server.limits import ConnectionLimits
+from clusters.net.server.outbox import GatheringTransport, Outbox
+from clusters.net.server.protocol import ServerConnection
+from clusters.net.server.response_writer import ResponseWriter, encode_response
+from clusters.net.server.server import HttpServer
+from clusters.net.server.write_backpressure import ListenerState, WriteBackpressure, reset_connection
 
 log = logging.getLogger(__name__)
 
 INTERNAL_ERROR: Final = "internal error: see the log of the server"
-REFUSED_KEY: Final = "knodel.refused"
-"""Key of the ASGI scope: the status of a request that was refused while the application read its body."""
-BROKEN_KEY: Final = "knodel.broken"
-"""Key of the ASGI scope: the status of an error that occurred after the status of the response was sent."""
-_KEY: Final = "knodel.connection"
 
 
-class HttpConnection(HttpToolsProtocol):
-    """A connection that enforces `ServerLimits`; `listener` is the state that it shares with other connections."""
+class HttpConnection(ServerConnection):
+    """A connection that enforces `ConnectionLimits`.
+
+    `listener` is the state that it shares with other connections. With `join_head` the head of a response is sent
+    together with the first piece of its body, and an unexpected error is sent as JSON.
+    """
 
     def __init__(
         self,
-        config: Config,
-        state: ServerState,
-        limits: ServerLimits,
+        server: HttpServer,
+        limits: ConnectionLimits,
         listener: ListenerState,
         outbox: Outbox | None = None,
+        *,
+        join_head: bool = True,
     ) -> None:
-        super().__init__(config=config, server_state=state, app_state={})
+        super().__init__(server)
         self._limits = limits
         self._listener = listener
         self._outbox = outbox
+        self._join_head = join_head
         self._timer: asyncio.TimerHandle | None = None
         self._in_head = True  # in a head, or before one
         self._head_size = 0
@@ -66,16 +67,7 @@ class HttpConnection(HttpToolsProtocol):
         self._body_rate = BodyRate(limits)
         self.current_cycle: RequestResponseCycle | None = None  # the last request that the application received
         self._backpressure: WriteBackpressure | None = None
-        self._refused: ServingError | None = None
-        self._disconnected = False
-        self._disconnect_callback: Callable[[], object] | None = None
-
-    def on_disconnect(self, callback: Callable[[], object] | None) -> None:
-        """Call `callback` once when the client disconnects, or now if it has; None cancels the callback."""
-        if callback is not None and self._disconnected:
-            callback()
-        else:
-            self._disconnect_callback = callback
+        self._refused: HttpError | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the timeout of the first head, so that a silent client is disconnected, too."""
@@ -88,23 +80,17 @@ class HttpConnection(HttpToolsProtocol):
         self._arm(self._limits.head_time)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Release resources, and notify the application and a waiting shutdown."""
-        self._disconnected = True
+        """Release resources and notify the application."""
         self._disarm()
         if isinstance(self.transport, GatheringTransport):
             self.transport.discard()
-        super().connection_lost(exc)
         if self.current_cycle is not None and not self.current_cycle.response_complete:
             self.current_cycle.disconnected = True  # uvicorn marks only the last request of a pipeline
-        elif self.scope is not None:  # break the cycle, which would keep bodies until the next garbage collection
-            self.scope.pop(_KEY, None)  # type: ignore[typeddict-item]
+        else:
+            self.forget_scope()
         if self._backpressure is not None:
             self._backpressure.stop()
-        if self._listener.all_closed is not None and not self.connections:
-            self._listener.all_closed.set()
-        callback, self._disconnect_callback = self._disconnect_callback, None
-        if callback is not None:
-            callback()
+        super().connection_lost(exc)
 
     def pause_writing(self) -> None:
         """Watch how fast the client reads the pending data."""
@@ -130,12 +116,12 @@ class HttpConnection(HttpToolsProtocol):
     def _end_shutdown(self) -> None:
         if self.flow.write_paused:
             self.reset()
-        elif not self._disconnected:
+        elif not self._lost:
             self.loop.call_later(self._limits.end, self._end_shutdown)
 
     def reset(self) -> None:
         """Close the connection with a reset, and drop pending data."""
-        if not self._disconnected:
+        if not self._lost:
             reset_connection(self.transport)
 
     def eof_received(self) -> None:
@@ -175,10 +161,10 @@ class HttpConnection(HttpToolsProtocol):
         self._head_size = max(self._head_size, 1)
 
     def on_headers_complete(self) -> None:
-        """Refuse the head or start the request, and drop the headers, to which the parser would add trailers."""
+        """Refuse the head or start the request."""
         error = find_head_error(self.parser.get_http_version(), self.url, self.headers, self._limits)
         if self._listener.unread > self._limits.unread_responses and self.parser.get_method() == b"POST":
-            error = error or Overloaded("too much response data is unread: try again")
+            error = error or ResponsesUnread("too much response data is unread: try again")
         if error is not None:
             self._refused = error
             raise BadFraming(str(error))  # stops the parser, which calls send_400_response
@@ -187,15 +173,16 @@ class HttpConnection(HttpToolsProtocol):
         self._head_size = 0
         self._body_size = 0
         self._listener.requests += 1
-        self.scope[_KEY] = self  # type: ignore[typeddict-unknown-key]
         super().on_headers_complete()
-        self.headers = []
         if self._listener.draining or self.parser.should_upgrade():  # the parser stops after an upgrade
             self.cycle.keep_alive = False
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        """Serve the request by the current application of the listener, with our own `send`."""
+        """Serve the request by the current application of the server, with our own `send` if heads are joined."""
         current: Any = self.config.loaded_app
+        if not self._join_head:
+            super()._start_asgi_task(cycle, current)
+            return
         self.current_cycle = cycle
 
         async def serve(scope: Scope, receive: Receive, _: Send) -> None:
@@ -207,7 +194,9 @@ class HttpConnection(HttpToolsProtocol):
                     raise
                 log.exception("unhandled error in a request")
                 cycle.keep_alive = False
-                await send_error(send, ServingError(INTERNAL_ERROR))
+                body = error_body(INTERNAL_ERROR)
+                await send({"type": "http.response.start", "status": HttpError.status, "headers": _json_headers(body)})
+                await send({"type": "http.response.body", "body": body})
 
         super()._start_asgi_task(cycle, serve)  # type: ignore[arg-type]
 
@@ -215,7 +204,7 @@ class HttpConnection(HttpToolsProtocol):
         """Count a piece of the body, which may have no announced length, and refuse a body that is too large."""
         self._body_size += len(body)
         if self._body_size > self._limits.body:
-            self._refused = ContentTooLarge(
+            self._refused = BodyTooLarge(
                 f"the request is too large: at most {format_size(self._limits.body)} are allowed"
             )
             raise BadFraming(str(self._refused))  # stops the parser, as above
@@ -249,7 +238,7 @@ class HttpConnection(HttpToolsProtocol):
             self._body_rate = BodyRate(self._limits)
             self._arm(self._limits.body_check)
 
-    def refuse(self, error: ServingError) -> None:
+    def refuse(self, error: HttpError) -> None:
         """Respond with `error` to the request that is being read, and close the connection."""
         self._disarm()
         self._refused = error
@@ -267,8 +256,7 @@ class HttpConnection(HttpToolsProtocol):
             cycle.message_event.set()  # wakes the reader of the body
         if not self.transport.is_closing():
             body = error_body(str(error))
-            headers = [(b"content-type", JSON), (b"content-length", b"%d" % len(body)), *error_headers(error)]
-            headers = [*self.server_state.default_headers, *headers]
+            headers = [*self.server_state.default_headers, *_json_headers(body), *error.headers]
             self.transport.write(encode_response(error.status, headers, body, keep_alive=False))
             self._linger()
 
@@ -293,19 +281,15 @@ class HttpConnection(HttpToolsProtocol):
             self.transport.close()
             return
         if self._in_head:
-            self.refuse(RequestTimeout("the head of the request arrived too slowly"))
+            self.refuse(RequestTooSlow("the head of the request arrived too slowly"))
             return
         if self.flow.read_paused:  # waiting for another request or the application
             self._body_rate.skip(self._body_size)
         elif not self._body_rate.is_enough(self._body_size):
-            self.refuse(RequestTimeout("the body of the request arrived too slowly"))
+            self.refuse(RequestTooSlow("the body of the request arrived too slowly"))
             return
         self._arm(self._limits.body_check)
 
 
-def connection_of(scope: Mapping[str, Any]) -> HttpConnection:
-    """Return the connection of this request. Raises TypeError if the server is not ours."""
-    connection = scope.get(_KEY)
-    if not isinstance(connection, HttpConnection):
-        raise TypeError("the request is not from an HttpConnection")
-    return connection
+def _json_headers(body: bytes) -> list[tuple[bytes, bytes]]:
+    return [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]

@@ -1,7 +1,7 @@
 """Check that a request body arrives fast enough, at regular intervals. Pure.
 
-The check keeps a balance in seconds. Each check costs its interval (`ServerLimits.body_check`), and each
-`ServerLimits.body_rate` bytes earn one second. A body whose balance runs out is too slow. The balance is capped, so
+The check keeps a balance in seconds. Each check costs its interval (`ConnectionLimits.body_check`), and each
+`ConnectionLimits.body_rate` bytes earn one second. A body whose balance runs out is too slow. The balance is capped, so
 that a body that started fast cannot pause for long.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from serving.modelserver.base.limits import ServerLimits
+from clusters.net.server.limits import ConnectionLimits
 
 MAX_BALANCE: Final = 2  # intervals; the cap of the balance
 
@@ -19,7 +19,7 @@ class BodyRate:
 
     __slots__ = ("_balance", "_elapsed", "_limits", "_received")
 
-    def __init__(self, limits: ServerLimits) -> None:
+    def __init__(self, limits: ConnectionLimits) -> None:
         self._limits = limits
         self._balance = limits.body_check
         self._received = 0
