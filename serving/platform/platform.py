@@ -319,7 +319,6 @@ def run_platform(state: Path, settings: Settings, open_store: OpenStore = Store.
     """Run a platform in this process until SIGINT or SIGTERM, and return the exit code."""
     disable_core_dumps()
     os.umask(0o077)  # logs and records are private even if the folder is not
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     return uvloop.run(_until_signal(Platform(state, settings, open_store)))
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pytest
 
 from clusters.net.server.body_rate import BodyRate
-from serving.modelserver.base.limits import ServerLimits
+from clusters.net.server.limits import ConnectionLimits
 
-LIMITS = ServerLimits(body_check=1.0, body_rate=100, body_time=60.0)
+LIMITS = ConnectionLimits(body_check=1.0, body_rate=100, body_time=60.0)
 RESTS = -1
 """Replaces a size in a timeline: the server had paused reading."""
 
