@@ -3,8 +3,8 @@
 KnodelError
 ├── BadOptions                invalid command-line options or environment variables
 ├── CannotListen              the address of a port is taken or invalid
-└── HttpError                   the base class of error responses (`clusters.net.server.errors`)
-    └── ServingError            those of the model server; the connection has others
+└── HttpError                 the base class of error responses (`clusters.net.server.errors`)
+    └── ServingError          those of the model server; the connection has others
         ├── InvalidRequest    400   the request violates the protocol, or the model does not accept its input
         ├── Unauthorized      401   a load call without a valid token
         ├── ResourceNotFound  404   unknown path, model or version
