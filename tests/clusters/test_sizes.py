@@ -32,6 +32,6 @@ def test_no_message_writes_a_limit_in_bytes() -> None:
 
     assert {name: texts for name, texts in found.items() if texts} == {
         "serving/modelserver/pool/assignment_file.py": ["{_MAX_SIZE} bytes"],  # of a file that the server writes itself
-        "serving/engines/child/messages.py": ["{LARGEST_TENSOR} bytes"],  # between two of its processes
-        "clusters/embedded/kubelet/process/zygote.py": ["{LARGEST_REQUEST} bytes"],
+        "serving/engines/child/messages.py": ["{MAX_TENSOR} bytes"],  # between two of its processes
+        "clusters/embedded/kubelet/process/zygote.py": ["{MAX_REQUEST} bytes"],
     }

@@ -9,7 +9,7 @@ from urllib.parse import SplitResult, urlsplit
 from clusters.base.objects import Object, condition_of, key_of, name_of, namespace_of
 from serving.cli.doctor.findings import Finding
 from serving.engines.base.errors import UnknownFormat
-from serving.engines.base.registry import FORMATS, Format, find_format
+from serving.engines.base.registry import FORMATS, ModelFormat, find_format
 from serving.types.lifecycle import REPLICAS_STARTED
 
 SHOWN: Final = 5
@@ -90,7 +90,7 @@ def check_engines(models: Sequence[Object], missing: Sequence[str]) -> Finding:
     return Finding("engines", True, "installed for all Models")
 
 
-def _format_of(model: Object) -> Format | None:
+def _format_of(model: Object) -> ModelFormat | None:
     """Return the format in the spec, else the one that the server detected, else that of the file in the URI."""
     named = model["spec"].get("modelFormat") or model.get("status", {}).get("modelFormat")
     if named:

@@ -29,7 +29,7 @@ _OUR_OWN: Final = frozenset({"serving", "clusters"})
 """Packages that no extra installs: a module that is missing in them is a bug of ours."""
 
 
-class Format(NamedTuple):  # no msgspec: the command imports this module too
+class ModelFormat(NamedTuple):  # no msgspec: the command imports this module too
     """A model format.
 
     module      has `load(artifact, options)`
@@ -56,23 +56,29 @@ class Format(NamedTuple):  # no msgspec: the command imports this module too
 FORMATS: Final = {
     made.name: made
     for made in (
-        Format("onnx", "serving.engines.onnx.engine", "onnxruntime", "onnx", (".onnx",)),
-        Format("sklearn", "serving.engines.sklearn.engine", "skops", "sklearn", (".skops",)),
-        Format("xgboost", "serving.engines.trees.xgboost", "xgboost", "xgboost", (".ubj", ".xgb"), ("model.json",)),
-        Format("lightgbm", "serving.engines.trees.lightgbm", "lightgbm", "lightgbm", (".lgb",), ("model.txt",)),
-        Format(
+        ModelFormat("onnx", "serving.engines.onnx.engine", "onnxruntime", "onnx", (".onnx",)),
+        ModelFormat("sklearn", "serving.engines.sklearn.engine", "skops", "sklearn", (".skops",)),
+        ModelFormat(
+            "xgboost", "serving.engines.trees.xgboost", "xgboost", "xgboost", (".ubj", ".xgb"), ("model.json",)
+        ),
+        ModelFormat("lightgbm", "serving.engines.trees.lightgbm", "lightgbm", "lightgbm", (".lgb",), ("model.txt",)),
+        ModelFormat(
             "paddle", "serving.engines.paddle.engine", "paddle", "paddle",
             (".pdmodel", ".pdiparams"), ("inference.json",),
         ),
-        Format("tensorflow", "serving.engines.tensorflow.engine", "tensorflow", "tensorflow", (), ("saved_model.pb",)),
-        Format("pickle", "serving.engines.sklearn.pickled", "sklearn", "sklearn", (".pkl", ".pickle"), runs_code=True),
-        Format("joblib", "serving.engines.sklearn.pickled", "sklearn", "sklearn", (".joblib",), runs_code=True),
-        Format("python", "serving.engines.python.engine", "numpy", "python", (), ("model.py",), runs_code=True),
+        ModelFormat(
+            "tensorflow", "serving.engines.tensorflow.engine", "tensorflow", "tensorflow", (), ("saved_model.pb",)
+        ),
+        ModelFormat(
+            "pickle", "serving.engines.sklearn.pickled", "sklearn", "sklearn", (".pkl", ".pickle"), runs_code=True
+        ),
+        ModelFormat("joblib", "serving.engines.sklearn.pickled", "sklearn", "sklearn", (".joblib",), runs_code=True),
+        ModelFormat("python", "serving.engines.python.engine", "numpy", "python", (), ("model.py",), runs_code=True),
     )
 }  # fmt: skip
 
 
-def find_format(name: str, files: Sequence[str], *, allow_code: bool = False) -> Format:
+def find_format(name: str, files: Sequence[str], *, allow_code: bool = False) -> ModelFormat:
     """Return the format called `name`, or without a name the one detected by `files`. Raises UnknownFormat.
 
     `allow_code` only changes the remedy in the error: whether code is allowed already.
@@ -95,7 +101,7 @@ def find_format(name: str, files: Sequence[str], *, allow_code: bool = False) ->
     raise UnknownFormat(_unknown_reason(found, allow_code))
 
 
-def find_loader(made: Format) -> Loader:
+def find_loader(made: ModelFormat) -> Loader:
     """Import the engine of a format and return its `load`. Raises MissingEngine.
 
     For a format that runs code, `load` raises LoadFailed unless its options allow code.
@@ -122,7 +128,7 @@ def find_loader(made: Format) -> Loader:
     return load_if_allowed
 
 
-def _unknown_reason(code: Sequence[Format], allow_code: bool) -> str:
+def _unknown_reason(code: Sequence[ModelFormat], allow_code: bool) -> str:
     if code:
         name = code[0].name
         reason = f"the artifact looks like {name}, which runs code as it is loaded"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from clusters.net.authority import authority
@@ -16,7 +18,6 @@ from serving.modelserver.endpoints.pending_requests import PendingRequests
 from serving.modelserver.execution.inference import Inference
 from serving.modelserver.execution.lifecycle import ModelLifecycle
 from serving.modelserver.execution.target import InferenceTarget
-from serving.modelserver.grpc.background import batch_threads
 from serving.modelserver.grpc.flow_control import MessageReceiver, ResponseBackpressure
 from serving.modelserver.grpc.library import grpc
 from serving.modelserver.grpc.service import CallMetrics, InferenceService, ModelDirectory
@@ -49,7 +50,7 @@ class GrpcServer:
         receiver = MessageReceiver(budget, limits, asyncio.get_running_loop())
         backpressure = ResponseBackpressure(limits.unread_responses)
         self._service = InferenceService(lifecycle, pending, receiver, backpressure, metrics, monotonic, token)
-        with batch_threads():
+        with _batch_threads():
             self._server = grpc.aio.server(
                 interceptors=interceptors, options=_options(limits), maximum_concurrent_rpcs=MAX_CALLS
             )
@@ -70,7 +71,7 @@ class GrpcServer:
     async def start(self, host: str, port: int) -> int:
         """Listen on this port (0: any free one) and return it. Raises CannotListen."""
         address = authority(host, port)
-        with batch_threads():
+        with _batch_threads():
             try:
                 bound = int(self._server.add_insecure_port(address))
             except RuntimeError as error:
@@ -117,3 +118,23 @@ def _options(limits: ServerLimits) -> list[tuple[str, Any]]:
         ("grpc.http2.max_pings_without_data", 0),  # unlimited: a client that does not read receives no data
         ("grpc.so_reuseport", 0),  # otherwise a second server could take a share of the connections
     ]
+
+
+@contextlib.contextmanager
+def _batch_threads() -> Iterator[None]:
+    """Schedule threads that start meanwhile, and their children, as batch threads (sched(7), SCHED_BATCH).
+
+    gRPC's core wakes a thread for each step of a call. Each of them would preempt the event loop during an inference:
+    eight context switches for one call on a single core. Batch threads wait until the loop is idle, and need no
+    privilege. Does nothing where the system does not support them.
+    """
+    try:
+        before = os.sched_getscheduler(0), os.sched_getparam(0)
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    except (AttributeError, OSError):  # not Linux, or a sandbox forbids it
+        yield
+        return
+    try:
+        yield
+    finally:
+        os.sched_setscheduler(0, *before)

@@ -10,7 +10,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from serving.engines.base.errors import UnknownFormat
-from serving.engines.base.registry import Format, find_format
+from serving.engines.base.registry import ModelFormat, find_format
 from serving.modelserver.base.options import DEFAULT_POOL_FORMAT
 
 SERVER: Final = ("serving.modelserver.main", "serving.modelserver.run")
@@ -46,7 +46,7 @@ def _option(argv: Sequence[str], name: str) -> str:
     return ""
 
 
-def _format(name: str, uri: str) -> Format | None:
+def _format(name: str, uri: str) -> ModelFormat | None:
     """Return the format `name` or, if that is empty, the format of the files at `uri`; None if it is unknown."""
     names: list[str] = []
     if not name:

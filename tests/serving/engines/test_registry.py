@@ -13,7 +13,7 @@ import pytest
 
 from serving.engines.base.engine import EngineOptions
 from serving.engines.base.errors import LoadFailed, MissingEngine, UnknownFormat
-from serving.engines.base.registry import FORMATS, Format, find_format, find_loader
+from serving.engines.base.registry import FORMATS, ModelFormat, find_format, find_loader
 from serving.storage.base.artifact import Artifact
 
 CODE = [name for name, made in FORMATS.items() if made.runs_code]
@@ -101,7 +101,7 @@ def test_only_what_is_named_runs_code() -> None:
 def test_a_missing_library_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "colorsys", None)
     with pytest.raises(MissingEngine, match=r"pip install 'knodel\[x\]'"):
-        find_loader(Format("x", "colorsys", "colorsys", "x", (".x",)))
+        find_loader(ModelFormat("x", "colorsys", "colorsys", "x", (".x",)))
 
 
 def test_a_library_that_the_engines_library_needs_is_named_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +113,7 @@ def test_a_library_that_the_engines_library_needs_is_named_too(monkeypatch: pyte
 
 def test_a_missing_module_of_our_own_is_no_library() -> None:
     with pytest.raises(ModuleNotFoundError):
-        find_loader(Format("x", "serving.engines.nothing", "x", "x", (".x",)))
+        find_loader(ModelFormat("x", "serving.engines.nothing", "x", "x", (".x",)))
 
 
 def test_a_library_without_what_it_needs_of_the_system_says_what(
@@ -122,7 +122,7 @@ def test_a_library_without_what_it_needs_of_the_system_says_what(
     (tmp_path / "needy.py").write_text("raise OSError('libgomp.so.1: cannot open shared object file')")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(MissingEngine, match=r"libgomp\.so\.1"):
-        find_loader(Format("x", "needy", "needy", "x", (".x",)))
+        find_loader(ModelFormat("x", "needy", "needy", "x", (".x",)))
 
 
 def test_choosing_an_engine_imports_none() -> None:

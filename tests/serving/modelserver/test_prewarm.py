@@ -12,8 +12,7 @@ from serving.modelserver.base.assignment import ModelBounds
 from serving.modelserver.base.limits import ServerLimits
 from serving.modelserver.base.options import Pool
 from serving.modelserver.codec.protocol_v2 import V2Codec
-from serving.modelserver.pool.prewarm import prewarm, request_of
-from serving.modelserver.pool.prewarm_models import MODELS
+from serving.modelserver.pool.prewarm import MODELS, prewarm, request_of
 from serving.storage.base.artifact import Artifact
 
 
