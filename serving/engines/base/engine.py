@@ -108,7 +108,7 @@ class Engine(Protocol):
         ...
 
 
-class LoadedModel:
+class BaseEngine:
     """The properties of an `Engine`, for engines to inherit. See there for `bounded` and `is_async`."""
 
     def __init__(self, signature: Signature, bounded: bool = False, is_async: bool = False) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from serving.engines.base.datatypes import BYTES, DATATYPES, Tensor, datatype_of
-from serving.engines.base.engine import ANY, Cancellation, LoadedModel, Signature, TensorSpec
+from serving.engines.base.engine import ANY, BaseEngine, Cancellation, Signature, TensorSpec
 from serving.engines.base.errors import Cancelled, EngineError, InferenceFailed, InputRefused, LoadFailed
 
 INPUT: Final = "input-0"
@@ -43,7 +43,7 @@ def matrix_rows(inputs: Mapping[str, Tensor]) -> Rows:
     return inputs[INPUT]
 
 
-class TabularEngine(LoadedModel):
+class TabularEngine(BaseEngine):
     """A tabular model of any library.
 
     rows            converts the inputs to the library's features; raises InputRefused

@@ -11,7 +11,7 @@ from serving.engines.base.datatypes import Tensor
 from serving.engines.base.engine import ANY
 from serving.engines.base.errors import InputRefused
 
-Numbers = NDArray[np.int64]
+IntArray = NDArray[np.int64]
 
 
 def fits(expected: Sequence[int], shape: Sequence[int]) -> bool:
@@ -35,7 +35,7 @@ def as_text(tensor: Tensor) -> Tensor:
     return made.reshape(tensor.shape)
 
 
-def within(values: Numbers, end: int) -> bool:
+def within(values: IntArray, end: int) -> bool:
     """Return whether all values are at least 0 and below `end`."""
     return bool(((values >= 0) & (values < end)).all())
 

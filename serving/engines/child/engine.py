@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from serving.engines.base.datatypes import Tensor
-from serving.engines.base.engine import Cancellation, EngineOptions, LoadedModel, Signature
+from serving.engines.base.engine import BaseEngine, Cancellation, EngineOptions, Signature
 from serving.engines.base.errors import Cancelled, EngineError, InferenceFailed, InputRefused, LoadFailed
 from serving.engines.base.exclusive_slot import HANG_AFTER, ExclusiveSlot
 from serving.engines.base.folder import ModelFolder
@@ -42,7 +42,7 @@ _ERRORS: Final[dict[str, type[EngineError]]] = {
 }
 
 
-class ChildEngine(LoadedModel):
+class ChildEngine(BaseEngine):
     """A model in a separate process: `module` has `load(artifact, options)`, as other engines have, and runs there.
 
     It runs one inference at a time. It is never `bounded`, because the CPU time of this process does not include the

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from serving.engines.base.datatypes import BYTES, Tensor
-from serving.engines.base.engine import ANY, Cancellation, EngineOptions, LoadedModel, Signature, TensorSpec
+from serving.engines.base.engine import ANY, BaseEngine, Cancellation, EngineOptions, Signature, TensorSpec
 from serving.engines.base.errors import Cancelled, InferenceFailed, InputRefused, LoadFailed, short_reason
 from serving.engines.base.tensors import as_text
 from serving.engines.onnx.file import ExternalData, external_data, has_control_flow
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PLATFORM: Final = "onnx_onnxv1"  # as the Open Inference Protocol names it
 MODEL_FILE: Final = "model.onnx"
 SUFFIX: Final = ".onnx"
-LARGEST_SEARCHED: Final = 1 << 20  # bytes; larger models do not run in microseconds
+MAX_SEARCHED: Final = 1 << 20  # bytes; larger models do not run in microseconds
 _PROVIDERS: Final = ("CPUExecutionProvider",)
 _DATATYPES: Final = {
     "tensor(bool)": "BOOL",
@@ -51,11 +51,11 @@ def load(artifact: Artifact, options: EngineOptions) -> OnnxEngine:
         raise LoadFailed(f"ONNX Runtime cannot load {name}: {short_reason(error)}") from error
     finally:
         buffers.clear()
-    bounded = len(model) <= LARGEST_SEARCHED and not has_control_flow(model)
+    bounded = len(model) <= MAX_SEARCHED and not has_control_flow(model)
     return OnnxEngine(session, bounded)
 
 
-class OnnxEngine(LoadedModel):
+class OnnxEngine(BaseEngine):
     """A session of ONNX Runtime. Outputs that are not tensors (sequences, maps) are left out.
 
     `bounded` is whether the graph is known to have no operators with subgraphs.

@@ -26,9 +26,9 @@ _TENSOR_NAME, _TENSOR_EXTERNAL = 8, 13
 _ENTRY_KEY, _ENTRY_VALUE = 1, 2
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types
-_LONGEST_VARINT = 10  # bytes
-_LARGEST_KEY: Final = (1 << 32) - 1  # protobuf drops higher bits, and would then read another field than this module
-_DEEPEST: Final = 32  # nested graphs; real models have two or three
+_MAX_VARINT = 10  # bytes
+_MAX_KEY: Final = (1 << 32) - 1  # protobuf drops higher bits, and would then read another field than this module
+_MAX_DEPTH: Final = 32  # nested graphs; real models have two or three
 
 _LOCATION: Final = b"location"
 _CONTROL_FLOW: Final = tuple(b"\x22" + bytes([len(name)]) + name for name in (b"Loop", b"Scan", b"If"))
@@ -88,8 +88,8 @@ def _in_graph(graph: memoryview) -> Iterator[ExternalData]:
 
 
 def _refuse_in_graph(graph: memoryview, depth: int) -> None:
-    if depth > _DEEPEST:
-        raise LoadFailed(f"the model nests graphs more than {_DEEPEST} deep")
+    if depth > _MAX_DEPTH:
+        raise LoadFailed(f"the model nests graphs more than {_MAX_DEPTH} deep")
     for field, content in _fields(graph):
         if field == _GRAPH_INITIALIZERS:
             _refuse_external(content)
@@ -150,7 +150,7 @@ def _fields(message: memoryview) -> Iterator[tuple[int, memoryview]]:
     at, end = 0, len(message)
     while at < end:
         key, at = _varint(message, at)
-        if key > _LARGEST_KEY:
+        if key > _MAX_KEY:
             raise ValueError(f"field {key >> 3}")
         wire = key & 7
         if wire == _BYTES:
@@ -169,7 +169,7 @@ def _fields(message: memoryview) -> Iterator[tuple[int, memoryview]]:
 
 def _varint(message: memoryview, at: int) -> tuple[int, int]:
     value = 0
-    for index in range(_LONGEST_VARINT):
+    for index in range(_MAX_VARINT):
         byte = message[at + index]
         value |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from serving.engines.base.datatypes import Tensor
-from serving.engines.base.engine import Cancellation, EngineOptions, LoadedModel, Signature
+from serving.engines.base.engine import BaseEngine, Cancellation, EngineOptions, Signature
 from serving.engines.base.errors import InferenceFailed, InputRefused, LoadFailed, short_reason
 from serving.engines.paddle.library import core, inference
 from serving.engines.paddle.program import Program, files_of, program_of
@@ -38,7 +38,7 @@ def load(artifact: Artifact, options: EngineOptions) -> PaddleEngine:
         raise LoadFailed(f"PaddlePaddle cannot load {artifact.uri}: {short_reason(error)}") from error
 
 
-class PaddleEngine(LoadedModel):
+class PaddleEngine(BaseEngine):
     """A predictor. Every call must come from the same thread."""
 
     def __init__(self, predictor: Any, program: Program) -> None:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from clusters.base.sizes import format_size
 from serving.engines.base.datatypes import Tensor
-from serving.engines.base.engine import Cancellation, EngineOptions, LoadedModel, Signature, TensorSpec
+from serving.engines.base.engine import BaseEngine, Cancellation, EngineOptions, Signature, TensorSpec
 from serving.engines.base.errors import Cancelled, EngineError, InferenceFailed
 from serving.engines.base.exclusive_slot import ExclusiveSlot
 from serving.engines.base.folder import ModelFolder, only_file
@@ -73,7 +73,7 @@ def load(artifact: Artifact, _: EngineOptions) -> PythonEngine:
         return made(pipeline, Signature(PLATFORM, inputs, outputs), exclusive, opened.pop_all())
 
 
-class PythonEngine(LoadedModel):
+class PythonEngine(BaseEngine):
     """An instance of a user's class; `exclusive` allows one call at a time, and `close` closes `opened`."""
 
     def __init__(self, pipeline: Pipeline, signature: Signature, exclusive: bool, opened: ExitStack) -> None:

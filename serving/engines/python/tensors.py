@@ -54,7 +54,7 @@ def to_outputs(value: Any, specs: Mapping[str, TensorSpec], names: Sequence[str]
     """Return the outputs `names` from the result of user code. Raises InferenceFailed.
 
     The result may be a mapping by name, the array itself for a single output, or a tuple or list in order for several.
-    Numbers are converted to the declared datatype. Floats may be rounded, but no number may overflow.
+    IntArray are converted to the declared datatype. Floats may be rounded, but no number may overflow.
     """
     found = _by_name(value, specs)
     missing = [name for name in names if name not in found]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from serving.engines.base.datatypes import BF16, BYTES, Tensor
-from serving.engines.base.engine import ANY, Cancellation, EngineOptions, LoadedModel, Signature, TensorSpec
+from serving.engines.base.engine import ANY, BaseEngine, Cancellation, EngineOptions, Signature, TensorSpec
 from serving.engines.base.errors import MAX_REASON, Cancelled, InferenceFailed, InputRefused, LoadFailed
 from serving.engines.base.folder import ModelFolder, only_file
 from serving.engines.tensorflow.graph import refuse_unsafe_operators
@@ -61,7 +61,7 @@ def load(artifact: Artifact, options: EngineOptions) -> TensorflowEngine:
         return TensorflowEngine(loaded, function, opened.pop_all() if options.allow_code else ExitStack())
 
 
-class TensorflowEngine(LoadedModel):
+class TensorflowEngine(BaseEngine):
     """A signature of a SavedModel; `loaded` owns the variables, and `close` closes `opened`.
 
     Outputs that the protocol has no type for (complex numbers) are left out. It is never `bounded`, because the CPU

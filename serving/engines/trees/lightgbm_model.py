@@ -18,14 +18,14 @@ from typing import Final
 
 import numpy as np
 
-from serving.engines.base.tensors import Numbers, require, within
+from serving.engines.base.tensors import IntArray, require, within
 
 _END: Final = re.compile(rb"^end of parameters$", re.MULTILINE)
 """The last line, except for lines that the Python package adds."""
 _END_OF_TREES: Final = b"\nend of trees\n"
 _TREE: Final = b"Tree="
 _GAP: Final = re.compile(rb"\n\n+")
-_MOST_LINES: Final = 22  # of a tree; LightGBM/src/io/tree.cpp, `max_num_line`
+_MAX_LINES: Final = 22  # of a tree; LightGBM/src/io/tree.cpp, `max_num_line`
 _INT32: Final = 1 << 31
 _CATEGORICAL: Final = 1  # bit of `decision_type`: the threshold is the index of a set of categories
 _CLASSES: Final = re.compile(rb"\bnum_class:(\S*)")  # in `objective`
@@ -71,7 +71,7 @@ def _vet_trees(content: bytes, features: int) -> list[int]:
         if gap is None:
             raise ValueError("the file is truncated: a tree has no end")
         _, *lines = content[at : gap.start()].split(b"\n")
-        require(len(lines) <= _MOST_LINES and all(b"=" in line for line in lines))
+        require(len(lines) <= _MAX_LINES and all(b"=" in line for line in lines))
         _vet_tree(_fields(lines), features)
         sizes.append(gap.end() - at)
         at = gap.end()
@@ -129,7 +129,7 @@ def _fields(lines: Iterable[bytes]) -> Fields:
     return made
 
 
-def _integers(text: bytes) -> Numbers:
+def _integers(text: bytes) -> IntArray:
     require(not text.strip(b"0123456789 -"))
     made = np.array([int(part) for part in text.split()], np.int64)
     require(bool((np.abs(made) < _INT32).all()))

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-DEEPEST: Final = 64  # nested containers; models have about ten
+MAX_DEPTH: Final = 64  # nested containers; models have about ten
 _CONSTANTS: Final = {ord("Z"): None, ord("N"): None, ord("T"): True, ord("F"): False}
 _NUMBERS: Final = {ord(mark): np.dtype(code) for mark, code in zip("iUIlLdD", (
     "i1", "u1", ">i2", ">i4", ">i8", ">f4", ">f8"), strict=True)}  # fmt: skip
@@ -52,7 +52,7 @@ def _value(content: bytes, at: int, depth: int) -> tuple[Any, int]:
         return _string(content, at)
     if marker == _CHARACTER:
         return chr(content[at]), at + 1
-    if depth > DEEPEST or marker not in (_ARRAY, _OBJECT):
+    if depth > MAX_DEPTH or marker not in (_ARRAY, _OBJECT):
         raise ValueError(_DAMAGED)
     return _array(content, at, depth) if marker == _ARRAY else _object(content, at, depth)
 

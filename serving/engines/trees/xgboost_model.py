@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from serving.engines.base.tensors import Numbers, require, within
+from serving.engines.base.tensors import IntArray, require, within
 from serving.engines.trees import ubjson
 
-MOST_CATEGORIES: Final = 1 << 24  # XGBoost's own limit: FP32 represents whole numbers up to it
+MAX_CATEGORIES: Final = 1 << 24  # XGBoost's own limit: FP32 represents whole numbers up to it
 _LEAF: Final = -1  # as the left child
 _DELETED: Final = (1 << 31) - 1  # as the feature of a node that was pruned
 _TREES: Final = "gbtree"
@@ -75,12 +75,12 @@ def _vet_categories(tree: Mapping[str, Any], count: int) -> None:
     nodes, begins, sizes = (_integers(tree.get(name, [])) for name in _CATEGORIES)
     categories = _integers(tree.get("categories", []))
     require(len(nodes) == len(begins) == len(sizes))
-    require(within(nodes, count) and within(categories, MOST_CATEGORIES) and bool((np.diff(nodes) > 0).all()))
+    require(within(nodes, count) and within(categories, MAX_CATEGORIES) and bool((np.diff(nodes) > 0).all()))
     require(within(begins, len(categories)) and within(sizes - 1, len(categories)))
     require(bool((begins + sizes <= len(categories)).all()))
 
 
-def _integers(values: Any) -> Numbers:
+def _integers(values: Any) -> IntArray:
     array = np.asarray(values)
     if array.size == 0:
         return np.empty(0, np.int64)
