@@ -118,14 +118,13 @@ def test_a_window_is_open_when_one_of_all_starts_says_so(
 ) -> None:
     schedule = Schedule(f"{minute} {hours} {days}", duration, 3, zone)
     now = change + timedelta(seconds=offset)
-    first = (now - timedelta(days=7)).astimezone(ZoneInfo(zone))
-    starts = []
+    found, length = opening(schedule, now), timedelta(seconds=duration)
+    first = (now - length - timedelta(days=1)).astimezone(ZoneInfo(zone))
+    starts = []  # all whose windows may hold a moment until the next change
     for start in CronSim(schedule.cron, first):
         starts.append(start.astimezone(UTC))
-        if starts[-1] > now + timedelta(days=40):
+        if starts[-1] > (found.until or now):
             break
-    length = timedelta(seconds=duration)
-    found = opening(schedule, now)
     assert found.is_open == any(start <= now < start + length for start in starts)
     if found.until is not None:
         assert found.until > now

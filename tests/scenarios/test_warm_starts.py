@@ -10,7 +10,8 @@ import pytest
 from autoscaler.warmpool.claims.marks import LABEL_POOL
 from autoscaler.warmpool.claims.pods import is_claimed
 from clusters.base.objects import POD, Object, controller_of, is_true, name_of
-from tests.scenarios.test_formats import ROWS
+from tests.scenarios.test_formats import ROWS, allow_code
+from tests.scenarios.test_judged_traffic import flower
 from tests.scenarios.test_scaling import at_zero, living_pods
 from tests.scenarios.world import SOON, World, reason_of, traffic_of
 
@@ -97,7 +98,8 @@ async def test_a_broken_version_is_never_ready_though_the_pool_has_a_member(worl
 
 
 async def test_eight_slow_requests_bring_four_replicas_and_none_is_lost(world: World) -> None:
-    await world.pool("four", 4)
+    await allow_code(world, world.namespace, "true")
+    await world.pool("four", 4, modelFormat="python")
     limits: dict[str, Any] = {
         "minReplicas": 1,
         "maxReplicas": 6,
@@ -105,7 +107,7 @@ async def test_eight_slow_requests_bring_four_replicas_and_none_is_lost(world: W
         "targetUtilization": 1.0,
         "scaleToZeroAfter": "6s",  # the way back to one replica takes as long
     }
-    await world.deploy("crowd", storageUri=world.artifacts("slow"), **limits)
+    await world.deploy("crowd", storageUri=world.artifacts("sleepy"), modelFormat="python", **limits)
     await world.pool_has("four", 4)
     seen: list[int] = []
 
@@ -113,13 +115,14 @@ async def test_eight_slow_requests_bring_four_replicas_and_none_is_lost(world: W
         seen.append(len(await living_pods(world, "crowd-00001")))
         return seen[-1] == replicas
 
-    async with world.under_load("crowd", concurrency=8) as load:
+    async with world.under_load("crowd", concurrency=8, body=flower(5.1)) as load:
         await world.eventually(lambda: has(4))
 
     assert max(seen) <= limits["maxReplicas"]
     await world.eventually(lambda: has(1), 120)
     assert load.failures == []
     assert load.total > 0
+    await allow_code(world, world.namespace, None)
 
 
 async def second_start_beside(world: World, pool: str) -> tuple[set[str], Object]:

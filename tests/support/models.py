@@ -239,11 +239,12 @@ MODELS: Mapping[str, Callable[[], bytes]] = {
     "code": code,
     "brisk": partial(flowers, 0.01),
     "lame": partial(flowers, 0.03),
+    "sleepy": partial(flowers, 0.2),
     "flaky": flaky,
     "stuck": stuck,
     "mortal": mortal,
 }
-SUFFIXES = {"line": ".skops", **dict.fromkeys(("code", "brisk", "lame", "flaky", "stuck", "mortal"), ".py")}
+SUFFIXES = {"line": ".skops", **dict.fromkeys(("code", "brisk", "lame", "sleepy", "flaky", "stuck", "mortal"), ".py")}
 """Of the files that are no `.onnx`."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -25,8 +25,10 @@ def advised_commands() -> dict[str, list[str]]:
     return found
 
 
-def advised() -> Iterator[tuple[str, str]]:
-    """Yield every backticked span of a message with its place. Docstrings and click's help texts are not messages."""
+@cache
+def advised() -> tuple[tuple[str, str], ...]:
+    """Return every backticked span of a message with its place. Docstrings and click's help texts are not messages."""
+    found: list[tuple[str, str]] = []
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
             tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -36,7 +38,8 @@ def advised() -> Iterator[tuple[str, str]]:
                 text = _text_of(node) if id(node) not in documents | parts else ""
                 for span in SPAN.findall(text):
                     line = getattr(node, "lineno", 0)
-                    yield span, f"{path.relative_to(ROOT)}:{line}"
+                    found.append((span, f"{path.relative_to(ROOT)}:{line}"))
+    return tuple(found)
 
 
 def _docstrings(tree: ast.AST) -> set[int]:
