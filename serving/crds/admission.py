@@ -60,8 +60,8 @@ def _subject() -> Object:
             "changes-it": "oldObject == null || object.spec != oldObject.spec",
         },
         f"object.metadata.namespace in [{quoted(SYSTEM_NAMESPACE)}, {subject}.split(':')[{ACCOUNT.count(':')}]]",
-        "spec.auth.oidc.subject: must be a service account of the EventSource's own namespace: or make the "
-        f"EventSource there, or in {SYSTEM_NAMESPACE}",
+        "spec.auth.oidc.subject: must be a service account of the EventSource's own namespace: create the "
+        f"EventSource in the namespace of the account, or in {SYSTEM_NAMESPACE}",
     )
 
 

@@ -100,7 +100,7 @@ def make_reference() -> str:
     """Return the reference page: every field of every kind, and the settings of a platform."""
     parts = [
         "# Reference",
-        "<!-- Made by `make manifests` from the tables in serving/types: do not edit. -->",
+        "<!-- Made from the tables in serving/types by make manifests: do not edit. -->",
         "Every field of Knodel's kinds, as `kubectl explain model.spec` shows them, and every setting of a platform.\n"
         "Fields in **bold** are required. A path with `[]` is a field of each entry of a list.",
         _EDITORS,

@@ -276,7 +276,7 @@ def make_event_spec() -> Schema:
         },
         required=["eventSource", "source", "id", "type", "receivedAt"],
     )
-    never = rule("self == oldSelf", "it cannot change: send another event")
+    never = rule("self == oldSelf", "is immutable: send another event")
     return {**spec, "x-kubernetes-map-type": "atomic", RULES: [never]}
 
 

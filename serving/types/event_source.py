@@ -40,14 +40,15 @@ _DOTS = re.compile(r"(?:.*/)?\.\.?(?:/.*)?")
 def source_fault(source: str) -> str:
     """Return the fault of a pattern for `source` attributes; empty for a valid one."""
     if not SOURCE.fullmatch(source):
-        return f"must be a URI reference of ASCII letters without spaces, a * only at its end, not {short_repr(source)}"
+        form = "a URI reference of ASCII characters without spaces, with * only at its end"
+        return f"must be {form}, not {short_repr(source)}"
     return _length_fault(source)
 
 
 def glob_fault(glob: str) -> str:
     """Return the fault of a pattern for Models; empty for a valid one."""
     if not GLOB.fullmatch(glob):
-        return f"must be NAMESPACE/NAME or NAME, with * and ? for any letters, not {short_repr(glob)}"
+        return f"must be NAMESPACE/NAME or NAME, with * and ? as wildcards, not {short_repr(glob)}"
     return _length_fault(glob, LONGEST_GLOB)
 
 
@@ -71,7 +72,7 @@ def subject_fault(namespace: str, subject: str) -> str:
         return ""
     return (
         f"must be a service account of the EventSource's own namespace, as in {ACCOUNT}{namespace}:NAME, not "
-        f"{short_repr(subject)}: or make the EventSource there, or in {SYSTEM_NAMESPACE}"
+        f"{short_repr(subject)}: create the EventSource in the namespace of the account, or in {SYSTEM_NAMESPACE}"
     )
 
 

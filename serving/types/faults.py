@@ -58,7 +58,8 @@ LONGEST_SUBDOMAIN = 253
 def label_fault(name: str, longest: int = LONGEST_NAME) -> str:
     """Check a DNS-1035 label, which becomes part of host names and Knative names."""
     if not DNS_1035.fullmatch(name):
-        return f"must be lower-case letters, digits and '-', a letter first, no '-' last, not {short_repr(name)}"
+        form = "lower-case letters, digits and '-', beginning with a letter and not ending with '-'"
+        return f"must be {form}, not {short_repr(name)}"
     if len(name) > longest:
         return f"must be at most {longest} characters, not {len(name)}"
     return ""
@@ -68,9 +69,9 @@ def model_name_fault(name: str) -> str:
     """Check the name of a Model."""
     for tag in RESERVED_TAGS:
         if name.startswith(f"{tag}-"):
-            return f"must not begin with {tag}-: that host belongs to the tag {tag!r} of a rollout"
+            return f"must not begin with {tag}-: such hosts are reserved for the tag {tag!r} of a rollout"
     if name.startswith(SEED_PREFIX):
-        return f"must not begin with {SEED_PREFIX}: such names belong to the seeds of WarmPools"
+        return f"must not begin with {SEED_PREFIX}: such names are reserved for the seeds of WarmPools"
     return label_fault(name)
 
 
@@ -82,7 +83,7 @@ def pool_name_fault(name: str) -> str:
 def tag_fault(tag: str) -> str:
     """Check a tag in `spec.traffic`."""
     if tag in RESERVED_TAGS:
-        return f"must not be {tag!r}: that tag exists only while a rollout runs"
+        return f"must not be {tag!r}: this tag is reserved for rollouts"
     return label_fault(tag, LONGEST_HOST_LABEL)
 
 
@@ -184,7 +185,7 @@ def _file_fault(parts: SplitResult, uri: str) -> str:
 
 def _http_fault(parts: SplitResult, uri: str) -> str:
     if not parts.hostname:
-        return f"must name a host, as in https://host/path, not {short_repr(uri)}"
+        return f"must have a host, as in https://host/path, not {short_repr(uri)}"
     if parts.username is not None or parts.password is not None:
-        return "must not carry a user or password: anybody who reads the Model would see them"
+        return "must not contain a user or password: everybody who can read the Model would see it"
     return "must not have a fragment (#…): it is never sent" if parts.fragment else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -179,9 +178,9 @@ class Number(Field):
 
 @dataclass(frozen=True)
 class Duration(Field):
-    """A duration in text, such as `10m`, read as seconds. `whole`: only whole seconds, as some fields of Knative.
+    """A duration such as `10m`, read as seconds. `whole`: only whole seconds, as in some fields of Knative.
 
-    `word` is a text in its place, with its value.
+    `word` is a text that may replace a duration, with its value.
     """
 
     least: float
@@ -190,34 +189,28 @@ class Duration(Field):
     word: tuple[str, float] = ("", 0.0)
 
     def read(self, value: Any, at: Reader, name: str) -> float | None:
-        if value == self.word[0] and value:
+        if self.word[0] and value == self.word[0]:
             return self.word[1]
-        fault = ""
-        seconds = math.nan
         try:
-            if isinstance(value, str):
-                seconds = parse_duration(value)
-            else:
-                fault = "must be a text such as '300s', '10m' or '1h30m'"
+            if not isinstance(value, str):
+                raise ValueError("must be a text such as '300s', '10m' or '1h30m'")
+            seconds = parse_duration(value)
+            if not self.least <= seconds <= self.most:
+                raise ValueError(self._within())
+            if self.whole and seconds != int(seconds):
+                raise ValueError("must be in whole seconds")
         except ValueError as error:
-            fault = str(error)
-        if not fault and not self.least <= seconds <= self.most:
-            fault = f"must be at least {format_duration(self.least)} and at most {format_duration(self.most)}"
-        if not fault and self.whole and seconds != int(seconds):
-            fault = "must be in whole seconds"
-        if fault:
-            at.refuse(name, f"{fault}, not {short_repr(value)}")
+            at.refuse(name, f"{error}, not {short_repr(value)}")
             return None
         return seconds
 
     def schema(self) -> Schema:
         syntax = matches(durations.DURATION.pattern)
         low, high = (f"duration({quoted(format_duration(bound))})" for bound in (self.least, self.most))
-        bounds = f"must be at least {format_duration(self.least)} and at most {format_duration(self.most)}"
         word = f"self == {quoted(self.word[0])} || " if self.word[0] else ""
         rules = [
             rule(f"{word}{syntax}", f"must be {self.expected()}"),
-            rule(f"!{syntax} || (duration(self) >= {low} && duration(self) <= {high})", bounds),
+            rule(f"!{syntax} || (duration(self) >= {low} && duration(self) <= {high})", self._within()),
         ]
         if self.whole:
             whole = "timestamp(0) + duration(self) == timestamp(duration(self).getSeconds())"
@@ -238,6 +231,9 @@ class Duration(Field):
         if self.word[0] and default == self.word[1]:
             return self.word[0]
         return format_duration(default) if default else None
+
+    def _within(self) -> str:
+        return f"must be at least {format_duration(self.least)} and at most {format_duration(self.most)}"
 
 
 @dataclass(frozen=True)

@@ -168,7 +168,7 @@ class RuntimeReference:
     name: Annotated[str, Text("Name of a runtime in the platform's settings.", formats.LABEL)]
 
     LATER: ClassVar = {
-        name: Later("containers of your own; use name", like)
+        name: Later("custom containers; use name", like)
         for name, like in (
             ("image", {"type": "string", "maxLength": _LONGEST_PART}),
             ("args", _list_of({"type": "string", "maxLength": _LONGEST_PART})),
@@ -179,9 +179,9 @@ class RuntimeReference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSpec:
-    """The fields that a Model and the members of a WarmPool which serve it must have in common; `timeout` in seconds.
+    """The fields of a model server. They are equal in a Model and in the WarmPools whose members may serve it.
 
-    `secret` is the Secret with the storage's credentials, `runtime` a named runtime of the platform.
+    `secret` is the Secret with the storage's credentials, `runtime` a named runtime of the platform, `timeout` in s.
     """
 
     secret: Annotated[str, Nested("", Storage, lambda storage: storage.secret_ref.name, name="storage")] = ""
@@ -266,7 +266,7 @@ class ModelSpec(ServerSpec):
     ] = None
     rollout: Annotated[Rollout | None, Nested("", Rollout)] = None
 
-    LATER: ClassVar = {"template": Later("a pod template laid over ours")}
+    LATER: ClassVar = {"template": Later("overrides of the Pod template")}
 
     @staticmethod
     def complete(values: dict[str, Any]) -> None:

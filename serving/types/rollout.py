@@ -151,10 +151,10 @@ class Rollout:
     ] = 600.0
 
     LATER: ClassVar = {
-        "match": Later("callers chosen by their headers"),
-        "sticky": Later("callers that stay with a version"),
-        "mirror": Later("copies of live requests"),
-        "replay": Later("recorded requests"),
+        "match": Later("routing by request headers"),
+        "sticky": Later("sticky sessions"),
+        "mirror": Later("mirroring of live requests"),
+        "replay": Later("replay of recorded requests"),
     }
 
 
@@ -179,7 +179,7 @@ def metrics_fault(metrics: Sequence[object], prometheus_url: str) -> str:
     """Return the fault of metrics on a platform without a Prometheus; empty without metrics or with a Prometheus."""
     if not metrics or prometheus_url:
         return ""
-    return "no Prometheus is set: set rollout.prometheusUrl in the platform's settings, or remove the metrics"
+    return "no Prometheus is configured: set rollout.prometheusUrl in the platform's settings, or remove the metrics"
 
 
 def command_fault(text: str) -> str:

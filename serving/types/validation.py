@@ -20,7 +20,7 @@ from serving.types.model import CAUSE, HOST_RULES, By, Cause, Model, ModelSpec, 
 from serving.types.reader import Reader, short_repr
 from serving.types.rollout import Command, command_fault, parse_command
 from serving.types.schema import Schema
-from serving.types.tables import Nested, read
+from serving.types.tables import Nested, read, table_of
 
 S = TypeVar("S")
 
@@ -77,12 +77,12 @@ class KindTable(Generic[S]):
             for path, message in self.faults(names["namespace"], names["name"], made):
                 top.refuse(path, message)
         else:
-            remedy = whole.expected()
-            top.refuse("spec", f"is required: {remedy}{'' if ' with ' in remedy else ', {} for every default'}")
+            needed = any(field.required for field in table_of(self.spec).values())
+            top.refuse("spec", f"is required: {whole.expected()}{'' if needed else ', {} for every default'}")
             made = whole.zero()
         return made, metadata, errors
 
-    def checked(self, obj: Object, errors: Sequence[FieldError]) -> None:
+    def require_valid(self, obj: Object, errors: Sequence[FieldError]) -> None:
         """Raise Invalid if the object has faults."""
         if errors:
             name = short_repr((obj.get("metadata") or {}).get("name", ""))[1:-1]
@@ -114,7 +114,7 @@ def validate_model(old: Object | None, new: Object) -> Sequence[FieldError]:
 def read_model(obj: Object) -> Model:
     """Return the Model with all defaults. Raises Invalid with every fault."""
     model, errors = _read(obj)
-    MODEL_TABLE.checked(obj, errors)
+    MODEL_TABLE.require_valid(obj, errors)
     return model
 
 

@@ -55,8 +55,8 @@ class PoolTemplate(ServerSpec):
     """Fields that members share with the Models that claim them. Defaults are those of a Model."""
 
     LATER: ClassVar = {
-        "template": Later("a pod template laid over ours"),
-        "protocol": Later("protocols, members speak http1", plain("string")),
+        "template": Later("overrides of the Pod template"),
+        "protocol": Later("other protocols than http1", plain("string")),
     }
 
 
@@ -148,5 +148,5 @@ validate_warm_pool = WARM_POOL_TABLE.validate
 def read_warm_pool(obj: Object) -> WarmPool:
     """Return the WarmPool with all defaults. Raises Invalid with every fault."""
     spec, _, errors = WARM_POOL_TABLE.read(obj)
-    WARM_POOL_TABLE.checked(obj, errors)
+    WARM_POOL_TABLE.require_valid(obj, errors)
     return WarmPool(obj, spec)

@@ -152,5 +152,5 @@ async def test_a_configuration_of_somebody_else_is_told_and_not_written_over(poo
 
 async def test_a_model_with_the_name_of_a_seed_is_refused(pools: Pools) -> None:
     wanted = model(SEED, pools.namespace, storageUri="https://models.example.org/m.onnx")
-    with pytest.raises(Invalid, match="such names belong to the seeds of WarmPools"):
+    with pytest.raises(Invalid, match="such names are reserved for the seeds of WarmPools"):
         await pools.cluster.create(MODEL, wanted, manager=MANAGER)

@@ -113,7 +113,7 @@ def test_good_names_are_taken(name: str) -> None:
 def test_a_model_with_the_name_of_a_seed_is_refused() -> None:
     [error] = validate_model(None, model_object("knodel-pool-small"))
     assert error.path == "metadata.name"
-    assert error.message == "must not begin with knodel-pool-: such names belong to the seeds of WarmPools"
+    assert error.message == "must not begin with knodel-pool-: such names are reserved for the seeds of WarmPools"
     assert validate_model(None, model_object("knodel-pool")) == []
 
 

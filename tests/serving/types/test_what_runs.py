@@ -45,5 +45,5 @@ def test_the_uris_of_stores_that_are_taken_are_those_that_the_server_reads(uri: 
 
 def test_containers_of_ones_own_come_later() -> None:
     assert faults(runtime={"name": "a", "image": "i:1"}) == {
-        "spec.runtime.image": "not supported yet: containers of your own; use name"
+        "spec.runtime.image": "not supported yet: custom containers; use name"
     }
