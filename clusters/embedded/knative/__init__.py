@@ -14,6 +14,7 @@ import asyncio
 
 from clusters.base.api import Cluster
 from clusters.base.clock import Clock
+from clusters.embedded.knative.client import CachedClient
 from clusters.embedded.knative.configuration import ConfigurationReconciler
 from clusters.embedded.knative.defaults import KnativeSettings, RevisionGC
 from clusters.embedded.knative.gc import RevisionCollector
@@ -21,7 +22,6 @@ from clusters.embedded.knative.ingress import Domain
 from clusters.embedded.knative.revision import RevisionReconciler
 from clusters.embedded.knative.route import RouteReconciler, Url
 from clusters.embedded.knative.service import ServiceReconciler
-from clusters.embedded.knative.view import View
 from clusters.runtime.informer import Informers
 
 
@@ -43,14 +43,14 @@ class KnativeServing:
         settings: KnativeSettings | None = None,
     ) -> None:
         settings = settings or KnativeSettings()
-        view = View(cluster, informers)
+        client = CachedClient(cluster, informers)
         self._informers = informers
         self._controllers = (
-            ServiceReconciler(view, clock).controller(),
-            ConfigurationReconciler(view, clock).controller(),
-            RevisionReconciler(view, clock, settings).controller(),
-            RouteReconciler(view, clock, domain, url).controller(),
-            RevisionCollector(view, clock, settings.gc).controller(),
+            ServiceReconciler(client, clock).controller(),
+            ConfigurationReconciler(client, clock).controller(),
+            RevisionReconciler(client, clock, settings).controller(),
+            RouteReconciler(client, clock, domain, url).controller(),
+            RevisionCollector(client, clock, settings.gc).controller(),
         )
 
     async def run(self) -> None:

@@ -31,9 +31,9 @@ from clusters.base.objects import (
     uid_of,
 )
 from clusters.embedded.knative import defaults, names
+from clusters.embedded.knative.client import CachedClient
 from clusters.embedded.knative.conditions import FALSE
 from clusters.embedded.knative.lifecycle import READY, ConfigurationStatus
-from clusters.embedded.knative.view import View
 from clusters.runtime.controller import Controller
 
 INDEX = "knative.configuration"
@@ -54,21 +54,21 @@ def configuration_key(revision: Object) -> list[Key]:
 class ConfigurationReconciler:
     """Create the Revision of the present generation, and find the newest ready one."""
 
-    def __init__(self, view: View, clock: Clock) -> None:
-        self._view = view
+    def __init__(self, client: CachedClient, clock: Clock) -> None:
+        self._client = client
         self._clock = clock
-        view.informer(REVISION).add_index(INDEX, by_configuration)
+        client.informer(REVISION).add_index(INDEX, by_configuration)
 
     def controller(self) -> Controller:
         """Return the controller, triggered by the Configuration and its Revisions."""
         controller = Controller("knative configuration", self.reconcile)
-        controller.watches(self._view.informer(CONFIGURATION))
-        controller.watches_mapped(self._view.informer(REVISION), configuration_key)
+        controller.watches(self._client.informer(CONFIGURATION))
+        controller.watches_mapped(self._client.informer(REVISION), configuration_key)
         return controller
 
     async def reconcile(self, key: Key) -> None:
         """Reconcile a Configuration."""
-        configuration = self._view.get(CONFIGURATION, key.name, key.namespace)
+        configuration = self._client.get(CONFIGURATION, key.name, key.namespace)
         if configuration is None or is_deleting(configuration):
             return
         status = ConfigurationStatus(configuration)
@@ -84,15 +84,15 @@ class ConfigurationReconciler:
             newest = self._newest_ready(configuration, status.latest_ready)
             if newest is not None:
                 status.set_latest_ready(name_of(newest))
-        await self._view.update_status(CONFIGURATION, configuration, status.result(self._clock.now()))
+        await self._client.update_status(CONFIGURATION, configuration, status.result(self._clock.now()))
 
     async def _latest_created(self, configuration: Object) -> Object:
         """Return the Revision of the present generation, which is created if absent."""
         name = names.revision(name_of(configuration), generation_of(configuration))
-        revision = self._view.get(REVISION, name, namespace_of(configuration))
+        revision = self._client.get(REVISION, name, namespace_of(configuration))
         if revision is None:
             fresh = make_revision(configuration, self._clock.now())
-            revision = await self._view.create(REVISION, fresh, CONFIGURATION, configuration)
+            revision = await self._client.create(REVISION, fresh, CONFIGURATION, configuration)
         if not is_controlled_by(revision, configuration):
             raise TemporaryError(f"failed to create Revision: {name} is still held by another Configuration")
         return revision
@@ -100,9 +100,9 @@ class ConfigurationReconciler:
     def _newest_ready(self, configuration: Object, latest_ready: str) -> Object | None:
         """Return the newest ready Revision that is not older than the one in the status."""
         namespace = namespace_of(configuration)
-        known = self._view.get(REVISION, latest_ready, namespace) if latest_ready else None
+        known = self._client.get(REVISION, latest_ready, namespace) if latest_ready else None
         oldest = config_generation(known) if known is not None else 0
-        revisions = self._view.informer(REVISION).indexed(INDEX, f"{namespace}/{name_of(configuration)}")
+        revisions = self._client.informer(REVISION).indexed(INDEX, f"{namespace}/{name_of(configuration)}")
         ready = [
             revision
             for revision in revisions

@@ -25,37 +25,37 @@ from clusters.base.objects import (
     parse_timestamp,
 )
 from clusters.embedded.knative import names
+from clusters.embedded.knative.client import CachedClient
 from clusters.embedded.knative.configuration import INDEX, configuration_key
 from clusters.embedded.knative.defaults import RevisionGC
-from clusters.embedded.knative.view import View
 from clusters.runtime.controller import Controller
 
 
 class RevisionCollector:
     """Delete stale Revisions."""
 
-    def __init__(self, view: View, clock: Clock, settings: RevisionGC) -> None:
-        self._view = view
+    def __init__(self, client: CachedClient, clock: Clock, settings: RevisionGC) -> None:
+        self._client = client
         self._clock = clock
         self._settings = settings
 
     def controller(self) -> Controller:
         """Return the controller, triggered by Configurations and Revisions, and when a Revision becomes stale."""
         controller = Controller("knative collector", self.reconcile, workers=1)
-        controller.watches(self._view.informer(CONFIGURATION))
-        controller.watches_mapped(self._view.informer(REVISION), configuration_key)
+        controller.watches(self._client.informer(CONFIGURATION))
+        controller.watches_mapped(self._client.informer(REVISION), configuration_key)
         return controller
 
     async def reconcile(self, key: Key) -> float | None:
         """Collect the Revisions of a Configuration. Return the seconds until the next of them becomes stale."""
-        configuration = self._view.get(CONFIGURATION, key.name, key.namespace)
+        configuration = self._client.get(CONFIGURATION, key.name, key.namespace)
         if configuration is None or is_deleting(configuration):
             return None
-        revisions = self._view.informer(REVISION).indexed(INDEX, str(key))
+        revisions = self._client.informer(REVISION).indexed(INDEX, str(key))
         candidates = non_active(revisions, configuration)
         doomed = stale(candidates, self._settings, self._clock.now())
         for revision in doomed:
-            await self._view.delete(REVISION, revision)
+            await self._client.delete(REVISION, revision)
         left = [revision for revision in candidates if revision not in doomed]
         return next_collection(left, self._settings, self._clock.now())
 

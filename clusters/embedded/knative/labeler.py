@@ -27,9 +27,9 @@ from clusters.base.objects import (
     uid_of,
 )
 from clusters.embedded.knative import names
+from clusters.embedded.knative.client import CachedClient
 from clusters.embedded.knative.conditions import UNKNOWN
 from clusters.embedded.knative.lifecycle import READY
-from clusters.embedded.knative.view import View
 
 INDEX = "knative.routes"
 _OWNERS = {kind.kind: kind for kind in (SERVICE, CONFIGURATION)}
@@ -43,11 +43,11 @@ def by_route(obj: Object) -> list[str]:
 class Labeler:
     """Update the label routingState and the annotation routes as the Routes change."""
 
-    def __init__(self, view: View, clock: Clock) -> None:
-        self._view = view
+    def __init__(self, client: CachedClient, clock: Clock) -> None:
+        self._client = client
         self._clock = clock
         for kind in (REVISION, CONFIGURATION):
-            view.informer(kind).add_index(INDEX, by_route)
+            client.informer(kind).add_index(INDEX, by_route)
 
     async def sync(self, route: Object) -> None:
         """Mark the targets of the Route. Once the Route is ready or failed, remove the marks of other objects."""
@@ -64,7 +64,7 @@ class Labeler:
 
         A Service marks its Configuration before it creates the Route, so nothing is removed while the Service exists.
         """
-        if self._view.get(SERVICE, route.name, route.namespace) is None:
+        if self._client.get(SERVICE, route.name, route.namespace) is None:
             await self._remove(REVISION, route, ())
             await self._remove(CONFIGURATION, route, ())
 
@@ -74,13 +74,13 @@ class Labeler:
         namespace = namespace_of(route)
         for target in (*((route.get("status") or {}).get("traffic") or ()), *(route["spec"].get("traffic") or ())):
             configuration = target.get("configurationName", "")
-            revision = self._view.get(REVISION, target.get("revisionName", ""), namespace)
+            revision = self._client.get(REVISION, target.get("revisionName", ""), namespace)
             if target.get("revisionName") and revision is None:
                 continue
             if revision is not None:
                 revisions.add(name_of(revision))
                 configuration = (controller_of(revision) or {}).get("name", configuration)
-            found = self._view.get(CONFIGURATION, configuration, namespace)
+            found = self._client.get(CONFIGURATION, configuration, namespace)
             if found is not None:
                 configurations.add(name_of(found))
                 latest = (found.get("status") or {}).get("latestCreatedRevisionName")
@@ -90,13 +90,13 @@ class Labeler:
 
     async def _add(self, kind: Kind, route: Key, wanted: Iterable[str]) -> None:
         for name in sorted(wanted):
-            obj = self._view.get(kind, name, route.namespace)
+            obj = self._client.get(kind, name, route.namespace)
             if obj is not None:
                 await self._mark(kind, obj, sorted({*names.routes_of(obj), route.name}))
 
     async def _remove(self, kind: Kind, route: Key, kept: Iterable[str]) -> None:
-        for obj in self._view.informer(kind).indexed(INDEX, str(route)):
-            present = self._view.get(kind, name_of(obj), route.namespace)
+        for obj in self._client.informer(kind).indexed(INDEX, str(route)):
+            present = self._client.get(kind, name_of(obj), route.namespace)
             if name_of(obj) in kept or present is None or self._is_doomed(present):
                 continue
             await self._mark(kind, present, [name for name in names.routes_of(present) if name != route.name])
@@ -110,7 +110,7 @@ class Labeler:
         kind = _OWNERS.get(owner["kind"]) if owner is not None else None
         if owner is None or kind is None:
             return False
-        parent = self._view.get(kind, owner["name"], namespace_of(obj))
+        parent = self._client.get(kind, owner["name"], namespace_of(obj))
         return parent is None or uid_of(parent) != owner["uid"] or self._is_doomed(parent)
 
     async def _mark(self, kind: Kind, obj: Object, routes: list[str]) -> None:
@@ -123,4 +123,4 @@ class Labeler:
             metadata.setdefault("annotations", {})[names.ANNOTATION_ROUTING_STATE_MODIFIED] = timestamp(
                 self._clock.now()
             )
-        await self._view.annotate(kind, obj, metadata)
+        await self._client.annotate(kind, obj, metadata)

@@ -27,12 +27,12 @@ from clusters.base.objects import (
     namespace_of,
 )
 from clusters.embedded.knative import names
+from clusters.embedded.knative.client import CachedClient
 from clusters.embedded.knative.ingress import Domain, host, make_ingress
 from clusters.embedded.knative.labeler import Labeler
 from clusters.embedded.knative.lifecycle import RouteStatus
 from clusters.embedded.knative.service import is_observed
 from clusters.embedded.knative.traffic import BadTrafficTarget, TrafficConfig, build_traffic_config
-from clusters.embedded.knative.view import View
 from clusters.runtime.controller import Controller
 
 Url = Callable[[str], str]
@@ -60,31 +60,31 @@ def by_target(route: Object) -> list[str]:
 class RouteReconciler:
     """Assign the traffic, create and report the Ingress, and label the targets."""
 
-    def __init__(self, view: View, clock: Clock, domain: Domain, url: Url) -> None:
-        self._view = view
+    def __init__(self, client: CachedClient, clock: Clock, domain: Domain, url: Url) -> None:
+        self._client = client
         self._clock = clock
         self._domain = domain
         self._url = url
-        self._labeler = Labeler(view, clock)
-        view.informer(ROUTE).add_index(INDEX, by_target)
+        self._labeler = Labeler(client, clock)
+        client.informer(ROUTE).add_index(INDEX, by_target)
 
     def controller(self) -> Controller:
         """Return the controller, triggered by the Route, its Ingress, and the Configurations and Revisions of its
         traffic.
         """
         controller = Controller("knative route", self.reconcile)
-        controller.watches(self._view.informer(ROUTE))
-        controller.watches_mapped(self._view.informer(INGRESS), lambda ingress: [key_of(ingress)])
+        controller.watches(self._client.informer(ROUTE))
+        controller.watches_mapped(self._client.informer(INGRESS), lambda ingress: [key_of(ingress)])
         controller.watches_mapped(
-            self._view.informer(CONFIGURATION),
+            self._client.informer(CONFIGURATION),
             lambda configuration: self._keys(configuration, [f"configuration/{key_of(configuration)}"]),
         )
-        controller.watches_mapped(self._view.informer(REVISION), self._routes_to_revision)
+        controller.watches_mapped(self._client.informer(REVISION), self._routes_to_revision)
         return controller
 
     async def reconcile(self, key: Key) -> None:
         """Reconcile a Route, or remove the marks of a deleted one."""
-        route = self._view.get(ROUTE, key.name, key.namespace)
+        route = self._client.get(ROUTE, key.name, key.namespace)
         if route is None or is_deleting(route):
             await self._labeler.clear(key)
             return
@@ -92,7 +92,7 @@ class RouteReconciler:
         if not is_observed(route):
             status.mark_ingress_not_configured()
         await self._traffic(route, status)
-        route = await self._view.update_status(ROUTE, route, status.result(self._clock.now()))
+        route = await self._client.update_status(ROUTE, route, status.result(self._clock.now()))
         await self._labeler.sync(route)
 
     async def _traffic(self, route: Object, status: RouteStatus) -> None:
@@ -100,8 +100,8 @@ class RouteReconciler:
         status.fields["url"] = self._url_of(route, "")
         traffic = build_traffic_config(
             route,
-            lambda name: self._view.get(CONFIGURATION, name, namespace),
-            lambda name: self._view.get(REVISION, name, namespace),
+            lambda name: self._client.get(CONFIGURATION, name, namespace),
+            lambda name: self._client.get(REVISION, name, namespace),
         )
         if isinstance(traffic, BadTrafficTarget):
             status.mark_bad_traffic_target(traffic.status, traffic.reason, traffic.message)
@@ -119,13 +119,13 @@ class RouteReconciler:
 
     async def _ingress(self, route: Object, traffic: TrafficConfig) -> Object:
         want = make_ingress(route, traffic, self._domain)
-        have = self._view.get(INGRESS, name_of(want), namespace_of(route))
+        have = self._client.get(INGRESS, name_of(want), namespace_of(route))
         if have is None:
-            return await self._view.create(INGRESS, want, ROUTE, route)
+            return await self._client.create(INGRESS, want, ROUTE, route)
         if not is_controlled_by(have, route):
             return have
         metadata = {key: want["metadata"][key] for key in ("labels", "annotations")}
-        return await self._view.update(INGRESS, have, {"metadata": metadata, "spec": want["spec"]})
+        return await self._client.update(INGRESS, have, {"metadata": metadata, "spec": want["spec"]})
 
     def _status_traffic(self, route: Object, traffic: TrafficConfig) -> list[Object]:
         shown: list[Object] = []
@@ -153,7 +153,7 @@ class RouteReconciler:
         return self._keys(revision, targets)
 
     def _keys(self, obj: Object, targets: Iterable[str]) -> list[Key]:
-        informer = self._view.informer(ROUTE)
+        informer = self._client.informer(ROUTE)
         keys = {key_of(route) for target in targets for route in informer.indexed(INDEX, target)}
         keys |= {Key(namespace_of(obj), name) for name in names.routes_of(obj)}
         return sorted(keys)

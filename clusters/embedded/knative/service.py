@@ -26,9 +26,9 @@ from clusters.base.objects import (
     uid_of,
 )
 from clusters.embedded.knative import defaults, names
+from clusters.embedded.knative.client import CachedClient
 from clusters.embedded.knative.conditions import TRUE
 from clusters.embedded.knative.lifecycle import ROUTES_READY, ServiceStatus
-from clusters.embedded.knative.view import View
 from clusters.runtime.controller import Controller
 
 _NOT_FOR_CONFIGURATION = (names.ANNOTATION_LAST_APPLIED, names.ANNOTATION_ROLLOUT_DURATION)
@@ -37,26 +37,26 @@ _NOT_FOR_CONFIGURATION = (names.ANNOTATION_LAST_APPLIED, names.ANNOTATION_ROLLOU
 class ServiceReconciler:
     """Create or update both children of a Service, and report their status."""
 
-    def __init__(self, view: View, clock: Clock) -> None:
-        self._view = view
+    def __init__(self, client: CachedClient, clock: Clock) -> None:
+        self._client = client
         self._clock = clock
 
     def controller(self) -> Controller:
         """Return the controller. Children have the name of the Service, so one with another owner triggers it, too."""
         controller = Controller("knative service", self.reconcile)
-        controller.watches(self._view.informer(SERVICE))
+        controller.watches(self._client.informer(SERVICE))
         for kind in (CONFIGURATION, ROUTE):
-            controller.watches_mapped(self._view.informer(kind), lambda child: [key_of(child)])
+            controller.watches_mapped(self._client.informer(kind), lambda child: [key_of(child)])
         return controller
 
     async def reconcile(self, key: Key) -> None:
         """Reconcile a Service."""
-        service = self._view.get(SERVICE, key.name, key.namespace)
+        service = self._client.get(SERVICE, key.name, key.namespace)
         if service is None or is_deleting(service):
             return
         status = ServiceStatus(service)
         await self._children(service, status)
-        await self._view.update_status(SERVICE, service, status.result(self._clock.now()))
+        await self._client.update_status(SERVICE, service, status.result(self._clock.now()))
 
     async def _children(self, service: Object, status: ServiceStatus) -> None:
         configuration = await self._configuration(service)
@@ -80,23 +80,23 @@ class ServiceReconciler:
 
     async def _configuration(self, service: Object) -> Object:
         name, namespace = names.configuration(name_of(service)), namespace_of(service)
-        have = self._view.get(CONFIGURATION, name, namespace)
+        have = self._client.get(CONFIGURATION, name, namespace)
         want = make_configuration(service, have)
         if have is None:
-            return await self._view.create(CONFIGURATION, want, SERVICE, service)
+            return await self._client.create(CONFIGURATION, want, SERVICE, service)
         if not is_controlled_by(have, service):
             return have
-        return await self._view.update(CONFIGURATION, have, _owned_fields(want))
+        return await self._client.update(CONFIGURATION, have, _owned_fields(want))
 
     async def _route(self, service: Object) -> Object:
         name, namespace = names.route(name_of(service)), namespace_of(service)
-        have = self._view.get(ROUTE, name, namespace)
+        have = self._client.get(ROUTE, name, namespace)
         want = make_route(service)
         if have is None:
-            return await self._view.create(ROUTE, want, SERVICE, service)
+            return await self._client.create(ROUTE, want, SERVICE, service)
         if not is_controlled_by(have, service):
             return have
-        return await self._view.update(ROUTE, have, _owned_fields(want))
+        return await self._client.update(ROUTE, have, _owned_fields(want))
 
 
 def make_configuration(service: Object, existing: Object | None) -> Object:

@@ -56,7 +56,7 @@ class Write(msgspec.Struct):
         """Return the result or the error."""
         if self.error is not None:
             return self.error
-        return self.result if self.result is not None else RuntimeError("the write was not decided")
+        return self.result if self.result is not None else RuntimeError("the write has no result")
 
 
 @dataclass(slots=True)

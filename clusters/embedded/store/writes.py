@@ -87,7 +87,7 @@ class Writer:
         name = obj["metadata"].get("name", "")
         if before is None and self.subresource:
             raise NotFound(f"{self.kind} {name!r} not found")
-        if before is None:  # kube-apiserver lets a resourceVersion alone pass here, and creates
+        if before is None:  # kube-apiserver ignores a resourceVersion here
             check_preconditions(self.kind, None, {**obj["metadata"], "resourceVersion": ""})
             return self.create({**obj, **fieldsets.without_nulls(_content(obj))}, uid, "Apply")
         self._refuse(unknown_faults(before, obj), obj)

@@ -8,10 +8,10 @@ import pytest
 
 from clusters.base.objects import CONFIGURATION, REVISION, Key, Object, name_of, timestamp
 from clusters.embedded.cluster import EmbeddedCluster
+from clusters.embedded.knative.client import CachedClient
 from clusters.embedded.knative.configuration import INDEX, by_configuration
 from clusters.embedded.knative.defaults import HOUR, RevisionGC
 from clusters.embedded.knative.gc import RevisionCollector, next_collection, non_active, stale
-from clusters.embedded.knative.view import View
 from clusters.runtime.informer import Informers
 from tests.clusters.knative.stage import configuration
 from tests.support.clock import SteppedClock
@@ -110,10 +110,10 @@ def test_the_next_look_is_when_the_first_becomes_stale() -> None:
 async def test_a_pass_deletes_and_says_when_to_look_again(cluster: EmbeddedCluster) -> None:
     clock = SteppedClock(datetime.now(UTC).replace(microsecond=0))
     informers = Informers(cluster)
-    view = View(cluster, informers)
-    view.informer(CONFIGURATION)
-    view.informer(REVISION).add_index(INDEX, by_configuration)
-    collector = RevisionCollector(view, clock, RevisionGC(min_non_active=0))
+    client = CachedClient(cluster, informers)
+    client.informer(CONFIGURATION)
+    client.informer(REVISION).add_index(INDEX, by_configuration)
+    collector = RevisionCollector(client, clock, RevisionGC(min_non_active=0))
     await cluster.create(CONFIGURATION, configuration("magika"), manager="test")
     made = revision(1)
     made["metadata"]["annotations"] = {}

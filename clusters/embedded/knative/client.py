@@ -1,9 +1,8 @@
-"""What the controllers of the stand-in see and how they write: informers, overlaid with their own latest writes.
+"""A client for the Knative reconcilers: reads come from informers, overlaid with the client's own latest writes.
 
-A pass that follows a write at once must not act on the state before it (it would create a child twice or take a step
-back in a status). So every answer to a write is kept until the informer has caught up with it, and no longer: an answer
-may also come after the object was seen to go. That resourceVersions are numbers that only rise is a fact of the
-embedded cluster.
+A pass that follows a write must not act on the state before it: it could create a child twice, or revert a status. So
+each written object is kept until the informer has observed it, and no longer, because the response may arrive after the
+object was deleted. This requires resourceVersions that are increasing numbers, as on the embedded cluster.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from clusters.runtime.informer import Informer, Informers
 MANAGER = "knative-serving"
 
 
-class View:
-    """Reads its own writes; writes only what differs."""
+class CachedClient:
+    """Reads return the client's own writes. Writes are sent only if something differs."""
 
     def __init__(self, cluster: Cluster, informers: Informers) -> None:
         self._cluster = cluster
@@ -28,26 +27,26 @@ class View:
         self._written: dict[Kind, dict[Key, Object]] = {}
 
     def informer(self, kind: Kind) -> Informer:
-        """The shared informer of a kind."""
+        """Return the shared informer of a kind."""
         if kind not in self._written:
             self._written[kind] = {}
             self._informers[kind].subscribe(lambda before, after: self._caught_up(kind, before, after))
         return self._informers[kind]
 
     def get(self, kind: Kind, name: str, namespace: str) -> Object | None:
-        """The object as last seen or last written by us, or None."""
+        """Return the object as last observed or last written, or None."""
         informer = self.informer(kind)
         written = self._written[kind].get(Key(namespace, name))
         return written if written is not None and _is_ahead(written, informer) else informer.get(name, namespace)
 
     async def create(self, kind: Kind, child: Object, owner_kind: Kind, owner: Object) -> Object:
-        """Create a child; returns the one that is there when the name is taken.
+        """Create a child, and return it. Return the existing object if the name is taken.
 
-        Raises NotFound when the owner, read afresh, is gone: a child made after that would be nobody's.
+        Raises NotFound when the owner was deleted, because the child would have no owner.
         """
         present = await self._cluster.get(owner_kind, name_of(owner), namespace_of(owner))
         if uid_of(present) != uid_of(owner) or is_deleting(present):
-            raise NotFound(f"{owner_kind} {key_of(owner)} is gone: its {kind.kind} is not made")
+            raise NotFound(f"{owner_kind} {key_of(owner)} was deleted: its {kind.kind} is not created")
         try:
             made = await self._cluster.create(kind, child, manager=MANAGER)
         except AlreadyExists:
@@ -55,11 +54,13 @@ class View:
         return self._keep(kind, made)
 
     async def update(self, kind: Kind, have: Object, want: Mapping[str, Any]) -> Object:
-        """Make the fields named in `want` (whole `spec`, whole `metadata.labels` …) what it says; the others stay."""
+        """Set the fields in `want` (the whole `spec`, the whole `metadata.labels` …) to its values, and keep all
+        others.
+        """
         return await self._patch(kind, have, difference(_select(have, want), want))
 
     async def update_status(self, kind: Kind, have: Object, status: Object) -> Object:
-        """Store a status if it differs; an object that is gone meanwhile needs none."""
+        """Update the status if it differs. Ignore a deleted object."""
         former = have.get("status") or {}
         if former == status:
             return have
@@ -70,14 +71,14 @@ class View:
             return have
 
     async def annotate(self, kind: Kind, have: Object, metadata: Mapping[str, Any]) -> None:
-        """Merge labels and annotations (None removes one); an object that is gone meanwhile needs none."""
+        """Merge labels and annotations; None removes one. Ignore a deleted object."""
         try:
             await self._patch(kind, have, {"metadata": metadata} if metadata else {})
         except NotFound:
             return
 
     async def delete(self, kind: Kind, obj: Object) -> None:
-        """Delete this very object; one that is gone already is fine."""
+        """Delete the object, unless it was replaced. Ignore a deleted object."""
         try:
             await self._cluster.delete(kind, name_of(obj), namespace_of(obj), uid=uid_of(obj))
         except NotFound:
@@ -109,7 +110,7 @@ class View:
 
 
 def difference(have: Mapping[str, Any], want: Mapping[str, Any]) -> Object:
-    """The merge patch (RFC 7386) that turns `have` into `want`; empty when they are equal."""
+    """Return the merge patch (RFC 7386) from `have` to `want`; empty when they are equal."""
     patch: Object = {key: None for key in have if key not in want}
     for key, value in want.items():
         if key not in have:
@@ -124,7 +125,7 @@ def difference(have: Mapping[str, Any], want: Mapping[str, Any]) -> Object:
 
 
 def _select(have: Mapping[str, Any], want: Mapping[str, Any]) -> Object:
-    """`have` without the fields that `want` does not name at its top and in its `metadata`; no map is an empty map."""
+    """Return the fields of `have` that are in `want`, at the top and in `metadata`. An absent map is an empty one."""
     selected: Object = {key: have[key] for key in want if key in have}
     if "metadata" in want:
         selected["metadata"] = {key: have["metadata"].get(key, {}) for key in want["metadata"]}

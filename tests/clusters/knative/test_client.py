@@ -1,4 +1,4 @@
-"""The view reads its own writes, and writes only what differs."""
+"""The client reads its own writes, and writes only differences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from clusters.base.errors import NotFound
 from clusters.base.objects import CONFIGURATION, REVISION, Kind, Object, version_of
 from clusters.base.patches import merge_patch
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.embedded.knative.view import View, difference
+from clusters.embedded.knative.client import CachedClient, difference
 from clusters.runtime.informer import Informers
 from tests.clusters.knative.stage import configuration
 from tests.support.loops import at_work
@@ -34,29 +34,29 @@ def test_the_difference_turns_one_map_into_the_other(have: dict[str, Any], want:
 
 
 @pytest.fixture
-async def view(cluster: EmbeddedCluster) -> AsyncIterator[View]:
-    """A view whose informers have not even listed."""
-    view = View(cluster, Informers(cluster))
+async def client(cluster: EmbeddedCluster) -> AsyncIterator[CachedClient]:
+    """A client whose informers have not listed yet."""
+    client = CachedClient(cluster, Informers(cluster))
     for kind in (CONFIGURATION, REVISION):
-        view.informer(kind)
-    yield view
+        client.informer(kind)
+    yield client
 
 
 def child(name: str) -> Object:
-    """A Revision, as far as the view cares."""
+    """Return a Revision with the fields that the client reads."""
     return {"metadata": {"name": name, "namespace": "default"}, "spec": {"a": 1}}
 
 
-async def test_a_write_is_seen_before_the_informer_sees_it(cluster: EmbeddedCluster, view: View) -> None:
+async def test_a_write_is_seen_before_the_informer_sees_it(cluster: EmbeddedCluster, client: CachedClient) -> None:
     owner = await cluster.create(CONFIGURATION, configuration("magika"), manager="test")
-    made = await view.create(REVISION, child("magika-00001"), CONFIGURATION, owner)
-    assert view.get(REVISION, "magika-00001", "default") == made
-    changed = await view.update(REVISION, made, {"spec": {"a": 2}})
-    assert view.get(REVISION, "magika-00001", "default") == changed
+    made = await client.create(REVISION, child("magika-00001"), CONFIGURATION, owner)
+    assert client.get(REVISION, "magika-00001", "default") == made
+    changed = await client.update(REVISION, made, {"spec": {"a": 2}})
+    assert client.get(REVISION, "magika-00001", "default") == changed
 
 
 class GoneBeforeTheAnswer:
-    """A cluster in which an object that is changed is deleted, and seen to go, before the change is answered."""
+    """A cluster in which a patched object is deleted, and that is observed, before the response."""
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
         self._cluster = cluster
@@ -73,42 +73,42 @@ async def test_an_answer_that_comes_after_the_object_was_seen_to_go_does_not_bri
     cluster: EmbeddedCluster,
 ) -> None:
     slow = GoneBeforeTheAnswer(cluster)
-    view = View(cast("Cluster", slow), slow.informers)
-    informer = view.informer(REVISION)
+    client = CachedClient(cast("Cluster", slow), slow.informers)
+    informer = client.informer(REVISION)
     async with at_work(slow.informers.run()):
         made = await cluster.create(REVISION, child("magika-00001"), manager="test")
         await eventually(lambda: informer.get("magika-00001", "default"))
-        await view.update(REVISION, made, {"spec": {"a": 2}})
-        assert view.get(REVISION, "magika-00001", "default") is None
+        await client.update(REVISION, made, {"spec": {"a": 2}})
+        assert client.get(REVISION, "magika-00001", "default") is None
 
 
-async def test_a_child_that_is_there_already_is_returned(cluster: EmbeddedCluster, view: View) -> None:
+async def test_a_child_that_is_there_already_is_returned(cluster: EmbeddedCluster, client: CachedClient) -> None:
     owner = await cluster.create(CONFIGURATION, configuration("magika"), manager="test")
     there = await cluster.create(REVISION, child("magika-00001"), manager="somebody")
-    assert await view.create(REVISION, child("magika-00001"), CONFIGURATION, owner) == there
+    assert await client.create(REVISION, child("magika-00001"), CONFIGURATION, owner) == there
 
 
-async def test_no_child_is_made_for_an_owner_that_is_gone(cluster: EmbeddedCluster, view: View) -> None:
+async def test_no_child_is_made_for_an_owner_that_is_gone(cluster: EmbeddedCluster, client: CachedClient) -> None:
     owner = await cluster.create(CONFIGURATION, configuration("magika"), manager="test")
     await cluster.delete(CONFIGURATION, "magika", "default")
     with pytest.raises(NotFound):
-        await view.create(REVISION, child("magika-00001"), CONFIGURATION, owner)
+        await client.create(REVISION, child("magika-00001"), CONFIGURATION, owner)
     await cluster.create(CONFIGURATION, configuration("magika"), manager="test")
-    with pytest.raises(NotFound, match="is gone"):
-        await view.create(REVISION, child("magika-00001"), CONFIGURATION, owner)
+    with pytest.raises(NotFound, match="was deleted"):
+        await client.create(REVISION, child("magika-00001"), CONFIGURATION, owner)
 
 
-async def test_what_is_as_it_should_be_is_not_written(cluster: EmbeddedCluster, view: View) -> None:
+async def test_what_is_as_it_should_be_is_not_written(cluster: EmbeddedCluster, client: CachedClient) -> None:
     made = await cluster.create(REVISION, child("magika-00001"), manager="test")
-    same = await view.update(REVISION, made, {"spec": {"a": 1}, "metadata": {"labels": {}}})
-    same = await view.update_status(REVISION, same, {})
+    same = await client.update(REVISION, made, {"spec": {"a": 1}, "metadata": {"labels": {}}})
+    same = await client.update_status(REVISION, same, {})
     assert version_of(same) == version_of(made)
 
 
-async def test_the_status_of_an_object_that_is_gone_is_dropped(cluster: EmbeddedCluster, view: View) -> None:
+async def test_the_status_of_an_object_that_is_gone_is_dropped(cluster: EmbeddedCluster, client: CachedClient) -> None:
     made = await cluster.create(REVISION, child("magika-00001"), manager="test")
     await cluster.delete(REVISION, "magika-00001", "default")
-    assert await view.update_status(REVISION, made, {"a": 1}) == made
-    await view.annotate(REVISION, made, {"labels": {"a": "b"}})
-    await view.delete(REVISION, made)
-    assert view.get(REVISION, "magika-00001", "default") is None
+    assert await client.update_status(REVISION, made, {"a": 1}) == made
+    await client.annotate(REVISION, made, {"labels": {"a": "b"}})
+    await client.delete(REVISION, made)
+    assert client.get(REVISION, "magika-00001", "default") is None
