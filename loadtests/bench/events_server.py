@@ -25,8 +25,7 @@ from eventing.webhook.webhook import make_webhook
 from loadtests.bench.events_load import HOST, NAMESPACE, let_in
 from serving.control_api.app import ControlApi
 from serving.control_api.guard import Guard
-from serving.control_api.server import listen, make_server
-from serving.control_api.webhook import WithWebhook
+from serving.control_api.server import WithWebhook, listen, make_server
 from serving.platform.admission import make_validators
 from serving.types.settings.settings import Settings
 from serving.types.settings.state import STORE_FILE

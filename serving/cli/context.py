@@ -19,7 +19,7 @@ from clusters.base.objects import NAMESPACE
 from serving.cli.base.errors import UsageError
 from serving.cli.base.output import FORMATS, Output
 from serving.cli.client.client import MIN_TIMEOUT, TIMEOUT, Client
-from serving.cli.client.state import Platform, state_folder, version_skew
+from serving.cli.client.state import LocalPlatform, state_folder, version_skew
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -49,9 +49,9 @@ class Session:
     namespace_given: bool = False
     """Whether the caller named the namespace; objects in a file must then be in it."""
 
-    def platform(self) -> Platform:
+    def platform(self) -> LocalPlatform:
         """Return the running platform. Raises CommandError when none runs."""
-        return Platform.find(self.state)
+        return LocalPlatform.find(self.state)
 
     def client(self, timeout: float = TIMEOUT) -> Client:
         """Return a client of the cluster or the platform, for a command that may take `timeout` seconds in all.

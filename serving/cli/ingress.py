@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from clusters.base.errors import Forbidden
 from clusters.base.objects import MODEL, Object, condition_of, name_of
 from serving.cli.base.errors import CommandError, DoesNotExist
-from serving.cli.client.http import Endpoint
+from serving.cli.client.http import ServerAddress
 from serving.cli.context import Session
 
 TAG_HEADER = "Knative-Serving-Tag"
@@ -22,7 +22,7 @@ HTTP_PORT, HTTPS_PORT = 80, 443
 class IngressTarget:
     """An ingress, with the headers that select the model and the version."""
 
-    endpoint: Endpoint
+    endpoint: ServerAddress
     headers: Mapping[str, str]
 
 
@@ -68,13 +68,13 @@ def _of_cluster(session: Session, name: str, tag: str) -> IngressTarget:
     return IngressTarget(_endpoint(address, port, url.scheme, host, remedy), {"Host": host})
 
 
-def _endpoint(address: str, port: int, scheme: str, host: str, remedy: str) -> Endpoint:
+def _endpoint(address: str, port: int, scheme: str, host: str, remedy: str) -> ServerAddress:
     if scheme != HTTPS:
-        return Endpoint(address, port, "the ingress", remedy)
+        return ServerAddress(address, port, "the ingress", remedy)
     import ssl
 
     trust = "install the certificate authority of the ingress on this machine"
-    return Endpoint(
+    return ServerAddress(
         address, port, "the ingress", remedy, tls=ssl.create_default_context(), tls_name=host, tls_remedy=trust
     )
 

@@ -62,23 +62,25 @@ SECTIONS = {
     },
 }
 """The verbs with their help lines, by the section of `knodel --help`."""
-PACKAGES = {
-    "Models": "verbs.models",
+PLACES = {
+    "Models": "verbs.models.{verb}",
     "Traffic and rollouts": "verbs.rollouts",
-    "Events": "events",
-    "Platform": "verbs.platform",
+    "Events": "events.group",
+    "Platform": "verbs.platform.{verb}",
 }
-"""The package of `serving.cli` with the verbs of each section."""
+"""The modules of `serving.cli` with the verbs of each section."""
 VERBS = {name: line for section in SECTIONS.values() for name, line in section.items()}
 """Every verb with its help line. The module of a verb is imported only when the verb is used."""
 
 ALIASES = {"ls": "list"}
 
 
-def module_of(verb: str) -> str:
-    """Return the module that defines `verb`."""
-    package = next(PACKAGES[section] for section, verbs in SECTIONS.items() if verb in verbs)
-    return f"serving.cli.{package}.{'group' if package == 'events' else verb}"
+def load_command(verb: str) -> click.Command:
+    """Import and return the command of a verb: `command` of its module, or `VERB_command` of a module with several."""
+    place = next(PLACES[section] for section, verbs in SECTIONS.items() if verb in verbs)
+    module = importlib.import_module(f"serving.cli.{place.format(verb=verb)}")
+    command: click.Command = getattr(module, f"{verb}_command", None) or module.command
+    return command
 
 
 class Verbs(click.Group):
@@ -91,10 +93,7 @@ class Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return the verb's command, or None for an unknown verb."""
         name = ALIASES.get(cmd_name, cmd_name)
-        if name not in VERBS:
-            return None
-        command = importlib.import_module(module_of(name)).command
-        return command if isinstance(command, click.Command) else None
+        return load_command(name) if name in VERBS else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

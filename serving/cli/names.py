@@ -10,7 +10,7 @@ import click
 from clusters.base.errors import KnodelError
 from clusters.base.objects import EVENT_SOURCE, MODEL, REVISION, SECRET, WARM_POOL, Kind, Object, name_of
 from serving.cli.client.client import Client
-from serving.cli.client.state import Platform, state_folder
+from serving.cli.client.state import LocalPlatform, state_folder
 from serving.cli.context import DEFAULT_NAMESPACE, find_context, group_context
 from serving.types.annotations import LABEL_MODEL
 
@@ -101,7 +101,7 @@ def _objects(kind: Kind, context: click.Context, selector: str = "") -> Iterator
     given = context.params
     try:
         kube = find_context(given.get("state"), given.get("kube_context") or group_context(context))
-        server = kube.connect() if kube else Platform.find(state_folder(given.get("state")))
+        server = kube.connect() if kube else LocalPlatform.find(state_folder(given.get("state")))
         namespace = given.get("namespace") or (kube.namespace if kube else DEFAULT_NAMESPACE)
         yield from Client(server, COMPLETION_TIMEOUT).list(kind, namespace, selector)["items"]
     except KnodelError:

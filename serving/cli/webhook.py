@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from serving.cli.base.errors import UsageError
 from serving.cli.client.client import Client
-from serving.cli.client.http import Endpoint
+from serving.cli.client.http import ServerAddress
 from serving.cli.context import Session
 
 PATH: Final = "/events"
@@ -25,7 +25,7 @@ PORTS: Final = {"http": 80, "https": 443}
 class Webhook:
     """The server of the webhook, its path, and the headers to authenticate to the proxy."""
 
-    endpoint: Endpoint
+    endpoint: ServerAddress
     path: str
     headers: Mapping[str, str] = field(default_factory=dict)
 
@@ -56,7 +56,7 @@ def _at(url: str) -> Webhook:
     if not parts.hostname:
         raise UsageError(f"--url {url} has no host: give http://HOST or https://HOST")
     tls = ssl.create_default_context() if parts.scheme == "https" else None
-    endpoint = Endpoint(
+    endpoint = ServerAddress(
         parts.hostname, port, "the webhook", "check the address in --url", tls=tls,
         tls_remedy="install its certificate authority on this machine",
     )  # fmt: skip

@@ -21,9 +21,9 @@ from serving.control_api import discovery
 from serving.control_api.audit import Audit
 from serving.control_api.guard import Guard, refuse_repeated
 from serving.control_api.openapi import OpenApi, document_v2
-from serving.control_api.resources import Resources, Target, about_of, error_response
+from serving.control_api.resources import ResourceHandler, ResourcePath, about_of, error_response
 from serving.control_api.reviews import REVIEWS
-from serving.control_api.status import BadRequest, MethodNotAllowed, failure
+from serving.control_api.status import MalformedRequest, MethodNotAllowed, failure
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ OBJECT_PATHS = tuple(
 )
 
 
-class PodLogs(Protocol):
+class PodLogSource(Protocol):
     """A source of the logs of Pods."""
 
     def follow(self, pod: Object, *, tail: int | None, follow: bool, previous: bool) -> AsyncIterator[bytes]:
@@ -61,7 +61,7 @@ class ControlApi:
         *,
         kinds: Sequence[Kind],
         writable: Collection[Kind],
-        logs: PodLogs,
+        logs: PodLogSource,
         clock: Clock,
         version: str,
         ready: Callable[[], bool],
@@ -77,7 +77,7 @@ class ControlApi:
         self._ready = ready
         self._trouble = trouble
         self._openapi = OpenApi(kinds)
-        self._resources = Resources(cluster, writable, clock)
+        self._resources = ResourceHandler(cluster, writable, clock)
 
     def app(self, guard: Guard) -> ASGIApp:
         """Return the ASGI application behind `guard`."""
@@ -164,7 +164,7 @@ class ControlApi:
         name = given.get("name") or getattr(request.state, "name", "")
         return error_response(error, about_of(kind, name) if kind is not None and name else {})
 
-    def _target(self, request: Request) -> Target:
+    def _target(self, request: Request) -> ResourcePath:
         given = request.path_params
         kind = self._by_path.get((given.get("group", ""), given["version"], given["plural"]))
         namespace = given.get("namespace")
@@ -174,20 +174,20 @@ class ControlApi:
             )
         if kind.namespaced and namespace is None and given.get("name"):
             raise NotFound(f"{kind.resource} has namespaces: use /namespaces/NAMESPACE/{kind.plural}/NAME")
-        return Target(kind, namespace, given.get("name", ""), given.get("subresource", ""))
+        return ResourcePath(kind, namespace, given.get("name", ""), given.get("subresource", ""))
 
-    async def _log(self, request: Request, target: Target) -> Response:
+    async def _log(self, request: Request, target: ResourcePath) -> Response:
         if target.kind is not POD or request.method != "GET":
             raise MethodNotAllowed("only Pods have logs, and logs are read-only")
         pod = await self._cluster.get(POD, target.name, target.namespace or "")
         tail = request.query_params.get("tailLines", "")
         if tail and not (tail.isascii() and tail.isdigit() and len(tail) < 10):
-            raise BadRequest(f"tailLines {tail[:40]!r} is not a number of lines")
+            raise MalformedRequest(f"tailLines {tail[:40]!r} is not a number of lines")
         follow = request.query_params.get("follow", "") in ("1", "true")
         previous = request.query_params.get("previous", "") in ("1", "true")
         if previous and not self._logs.has_previous(pod):  # the message of a kubelet
             container = str(pod["spec"]["containers"][0]["name"])
-            raise BadRequest(f'previous terminated container "{container}" in pod "{target.name}" not found')
+            raise MalformedRequest(f'previous terminated container "{container}" in pod "{target.name}" not found')
         lines = self._logs.follow(pod, tail=int(tail) if tail else None, follow=follow, previous=previous)
         return StreamingResponse(lines, media_type="text/plain")
 

@@ -13,7 +13,7 @@ from clusters.base.sizes import format_size
 from clusters.net import strict_json
 from clusters.net.strict_json import BadJson, TooManyValues
 from serving.control_api import protobuf
-from serving.control_api.status import BadRequest, TooLarge, UnsupportedMediaType
+from serving.control_api.status import BodyTooLarge, MalformedRequest, UnsupportedMediaType
 from serving.types.loader import load_documents
 
 MAX_BODY = 3 * 1024 * 1024  # bytes; the limit of kube-apiserver
@@ -49,25 +49,25 @@ def content_type(request: Request) -> str:
 async def read(request: Request, take: Callable[[int], object]) -> bytes:
     """Return the body. `take` is called with the size of each chunk before it is kept.
 
-    Raises TooLarge before more than MAX_BODY bytes are held, BadRequest if the caller disconnects, and errors of
-    `take`.
+    Raises BodyTooLarge before more than MAX_BODY bytes are held, MalformedRequest if the caller disconnects, and the
+    errors of `take`.
     """
     try:
         return await _read(request, take)
     except ClientDisconnect as error:
-        raise BadRequest("the body is incomplete: the caller disconnected") from error
+        raise MalformedRequest("the body is incomplete: the caller disconnected") from error
 
 
 async def _read(request: Request, take: Callable[[int], object]) -> bytes:
     declared = request.headers.get("content-length", "")
     if declared.isdigit() and int(declared) > MAX_BODY:
-        raise TooLarge(TOO_LARGE)
+        raise BodyTooLarge(TOO_LARGE)
     chunks: list[bytes] = []
     size = 0
     async for chunk in request.stream():
         size += len(chunk)
         if size > MAX_BODY:
-            raise TooLarge(TOO_LARGE)
+            raise BodyTooLarge(TOO_LARGE)
         take(len(chunk))
         chunks.append(chunk)
     return b"".join(chunks)
@@ -76,18 +76,18 @@ async def _read(request: Request, take: Callable[[int], object]) -> bytes:
 def parse_json(body: bytes) -> Any:
     """Return the value of a JSON body, without duplicate names and NaN, and within limits of depth and size.
 
-    Raises BadRequest, TooLarge.
+    Raises MalformedRequest, BodyTooLarge.
     """
     try:
         return strict_json.decode(body)
     except TooManyValues as error:
-        raise TooLarge(str(error)) from error
+        raise BodyTooLarge(str(error)) from error
     except BadJson as error:
-        raise BadRequest(str(error)) from error
+        raise MalformedRequest(str(error)) from error
 
 
 def parse_object(body: bytes, media_type: str) -> dict[str, Any]:
-    """Return one object from JSON, YAML or protobuf. Raises BadRequest, TooLarge, UnsupportedMediaType."""
+    """Return one object from JSON, YAML or protobuf. Raises MalformedRequest, BodyTooLarge, UnsupportedMediaType."""
     if media_type in JSON_TYPES:
         value = parse_json(body)
     elif media_type == protobuf.MEDIA_TYPE:
@@ -97,7 +97,7 @@ def parse_object(body: bytes, media_type: str) -> dict[str, Any]:
     else:
         raise UnsupportedMediaType(f"Content-Type {media_type!r} is not supported: send application/json")
     if not isinstance(value, dict) or not isinstance(value.get("metadata", {}), dict):
-        raise BadRequest("the body is not an object with metadata")
+        raise MalformedRequest("the body is not an object with metadata")
     return value
 
 
@@ -105,9 +105,9 @@ def _parse_json_or_yaml(body: bytes) -> Any:
     """Parse JSON or else YAML. kubectl sends JSON and users write YAML, so errors are those of the YAML parser."""
     try:
         return parse_json(body)
-    except BadRequest:
+    except MalformedRequest:
         if len(body) > MAX_YAML:
-            raise TooLarge(
+            raise BodyTooLarge(
                 f"the body is larger than {format_size(MAX_YAML)} and is not JSON: send JSON, or less YAML"
             ) from None
         return _parse_yaml(body)
@@ -117,7 +117,7 @@ def _parse_yaml(body: bytes) -> Any:
     try:
         documents = load_documents(body.decode())
     except (KnodelError, UnicodeDecodeError) as error:
-        raise BadRequest(f"the body is not YAML: {error}") from error
+        raise MalformedRequest(f"the body is not YAML: {error}") from error
     if len(documents) != 1:
-        raise BadRequest(f"the body has {len(documents)} documents: send one object in each request")
+        raise MalformedRequest(f"the body has {len(documents)} documents: send one object in each request")
     return documents[0]

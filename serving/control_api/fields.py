@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from clusters.base.objects import Object
-from serving.control_api.status import BadRequest
+from serving.control_api.status import MalformedRequest
 
 FIELDS = ("metadata.name", "metadata.namespace", "status.phase", "spec.nodeName", "type", "reason")
 """Fields that can be selected: those of Kubernetes for the served kinds."""
@@ -16,7 +16,7 @@ SHOWN = 100
 
 
 def parse_field_selector(text: str) -> Callable[[Object], bool]:
-    """Return a predicate over objects. Raises BadRequest for a field that cannot be selected."""
+    """Return a predicate over objects. Raises MalformedRequest for a field that cannot be selected."""
     terms = [_term(term.strip()) for term in text.split(",") if term.strip()]
     return lambda obj: all((_read(obj, path) == value) is equal for path, value, equal in terms)
 
@@ -26,9 +26,11 @@ def _term(term: str) -> tuple[str, str, bool]:
         path, found, value = term.partition(operator)
         if found:
             if path not in FIELDS and not path.startswith("involvedObject."):
-                raise BadRequest(f"fieldSelector {path[:SHOWN]!r} is not supported: use one of {', '.join(FIELDS)}")
+                raise MalformedRequest(
+                    f"fieldSelector {path[:SHOWN]!r} is not supported: use one of {', '.join(FIELDS)}"
+                )
             return path, value, equal
-    raise BadRequest(f"fieldSelector {term[:SHOWN]!r} has no operator: write FIELD=VALUE")
+    raise MalformedRequest(f"fieldSelector {term[:SHOWN]!r} has no operator: write FIELD=VALUE")
 
 
 def _read(obj: Object, path: str) -> str:

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from serving.control_api.status import BadRequest, UnsupportedMediaType
+from serving.control_api.status import MalformedRequest, UnsupportedMediaType
 
 MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
 PREFIX: Final = b"k8s\x00"
@@ -25,12 +25,12 @@ KINDS: Final = frozenset({
 
 
 def to_json(body: bytes) -> bytes:
-    """Return an encoded object as JSON text. Raises BadRequest, and UnsupportedMediaType for a kind not in KINDS."""
+    """Return an encoded object as JSON text. Raises MalformedRequest, UnsupportedMediaType (kind not in KINDS)."""
     from google.protobuf.json_format import MessageToJson  # most platforms never receive any of it
     from google.protobuf.message import DecodeError
 
     if not body.startswith(PREFIX):
-        raise BadRequest(f"the body is not {MEDIA_TYPE}: it does not begin with {PREFIX!r}")
+        raise MalformedRequest(f"the body is not {MEDIA_TYPE}: it does not begin with {PREFIX!r}")
     try:
         envelope = _message("Unknown").FromString(body[len(PREFIX) :])
         api_version, kind = envelope.typeMeta.apiVersion, envelope.typeMeta.kind
@@ -38,7 +38,7 @@ def to_json(body: bytes) -> bytes:
             raise UnsupportedMediaType(f"{kind[:40]!r} of {api_version[:60]!r} is not accepted in protobuf: send JSON")
         text = MessageToJson(_message(kind).FromString(envelope.raw), preserving_proto_field_name=True, indent=None)
     except DecodeError as error:
-        raise BadRequest(f"the body is not {MEDIA_TYPE}: {error}") from error
+        raise MalformedRequest(f"the body is not {MEDIA_TYPE}: {error}") from error
     head = f'{{"apiVersion": "{api_version}", "kind": "{kind}"'
     return f"{head}{', ' if len(text) > 2 else ''}{text[1:]}".encode()
 

@@ -28,7 +28,7 @@ from serving.control_api.body import (
 )
 from serving.control_api.fields import parse_field_selector
 from serving.control_api.printers import make_table
-from serving.control_api.status import BadRequest, MethodNotAllowed, UnsupportedMediaType, status_of, success
+from serving.control_api.status import MalformedRequest, MethodNotAllowed, UnsupportedMediaType, status_of, success
 from serving.control_api.strategic import strategic_merge_patch
 
 RACES = 5
@@ -43,7 +43,7 @@ _BOOLEANS = {"": False, "0": False, "false": False, "1": True, "true": True}
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ResourcePath:
     """The target of a path: kind, namespace (None: all), object name (empty: the collection), subresource."""
 
     kind: Kind
@@ -52,7 +52,7 @@ class Target:
     subresource: Literal["", "status", "log"] = ""
 
 
-class Resources:
+class ResourceHandler:
     """Handle requests on objects. Callers may change objects of `writable` kinds; all others are read-only."""
 
     def __init__(self, cluster: Cluster, writable: Collection[Kind], clock: Clock) -> None:
@@ -61,7 +61,7 @@ class Resources:
         self._clock = clock
         self._bodies = Bodies()
 
-    async def answer(self, request: Request, target: Target) -> Response:
+    async def answer(self, request: Request, target: ResourcePath) -> Response:
         """Return the response to a request on `target`. Raises ClusterError."""
         if request.method in ("GET", "HEAD"):
             return await self._read(request, target)
@@ -80,13 +80,13 @@ class Resources:
         raise MethodNotAllowed(f"{request.method} is not allowed on {request.url.path}")
 
     async def review(self, request: Request, review: str, kinds: Sequence[Kind]) -> Response:
-        """Return the answer to a review, which is not stored. Raises BadRequest, UnsupportedMediaType."""
+        """Return the answer to a review, which is not stored. Raises MalformedRequest, UnsupportedMediaType."""
         asked = await self._read_object(request)
         if asked.get("kind", review) != review:
-            raise BadRequest(f"kind {str(asked['kind'])[:40]!r} does not fit the path: it is {review!r} there")
+            raise MalformedRequest(f"kind {str(asked['kind'])[:40]!r} does not fit the path: it is {review!r} there")
         return _json({**asked, "metadata": {}, "status": reviews.answer(review, asked, kinds, self._writable)}, 201)
 
-    async def _read(self, request: Request, target: Target) -> Response:
+    async def _read(self, request: Request, target: ResourcePath) -> Response:
         if target.name:
             obj = await self._cluster.get(target.kind, target.name, target.namespace or "")
             return self._object(request, target.kind, obj)
@@ -107,7 +107,7 @@ class Resources:
             }
         )
 
-    async def _watch(self, request: Request, target: Target) -> Response:
+    async def _watch(self, request: Request, target: ResourcePath) -> Response:
         shape = self._shape(request, target.kind)
         matches = parse_field_selector(request.query_params.get("fieldSelector", ""))
         since = request.query_params.get("resourceVersion", "")
@@ -138,13 +138,13 @@ class Resources:
 
         return StreamingResponse(lines(), media_type="application/json")
 
-    async def _create(self, request: Request, target: Target) -> Response:
+    async def _create(self, request: Request, target: ResourcePath) -> Response:
         obj = _aligned(await self._read_object(request), target)
         request.state.name = obj["metadata"].get("name", "")  # for the Status of a refusal
         made = await self._cluster.create(target.kind, obj, manager=_manager(request), dry_run=_dry_run(request))
         return self._object(request, target.kind, made, code=201)
 
-    async def _patch(self, request: Request, target: Target) -> Response:
+    async def _patch(self, request: Request, target: ResourcePath) -> Response:
         media_type = content_type(request)
         if media_type in APPLY_TYPES:
             obj = _aligned(await self._read_object(request), target)
@@ -169,7 +169,7 @@ class Resources:
         )
         return self._object(request, target.kind, done)
 
-    async def _patch_strategically(self, request: Request, target: Target) -> Response:
+    async def _patch_strategically(self, request: Request, target: ResourcePath) -> Response:
         """Apply the patch to the present object, and write the result unless the object has changed meanwhile."""
         patch = await self._bodies.read(request, lambda body: _patch_document(body, STRATEGIC_TYPE))
         for attempt in range(RACES):
@@ -186,7 +186,7 @@ class Resources:
                     raise
         raise AssertionError("unreachable")
 
-    async def _update(self, request: Request, target: Target) -> Response:
+    async def _update(self, request: Request, target: ResourcePath) -> Response:
         obj = _aligned(await self._read_object(request), target)
         if target.kind in OWN_KINDS and not version_of(obj):
             await self._cluster.get(target.kind, target.name, target.namespace or "")  # raises NotFound first
@@ -194,7 +194,7 @@ class Resources:
             raise Invalid(f"{target.kind} {target.name!r}", [fault])
         return await self._replace(request, target, obj)
 
-    async def _replace(self, request: Request, target: Target, obj: Object) -> Response:
+    async def _replace(self, request: Request, target: ResourcePath, obj: Object) -> Response:
         """Replace the object, except fields that only the API server writes."""
         done = await self._cluster.patch(
             target.kind,
@@ -211,7 +211,7 @@ class Resources:
         """Return the object in the body. Raises the errors of `Bodies.read` and `parse_object`."""
         return await self._bodies.read(request, lambda body: parse_object(body, content_type(request)))
 
-    async def _delete(self, request: Request, target: Target) -> Response:
+    async def _delete(self, request: Request, target: ResourcePath) -> Response:
         media_type = content_type(request)
         uid, version, dry_run = await self._bodies.read(request, lambda body: _delete_options(body, media_type))
         if _dry_run(request) or dry_run:
@@ -269,39 +269,39 @@ def _patch_document(body: bytes, media_type: str) -> Any:
     patch = bodies.parse_json(body)
     wanted = list if media_type == JSON_PATCH_TYPE else dict
     if not isinstance(patch, wanted):
-        raise BadRequest(f"a {media_type} body is a JSON {'array' if wanted is list else 'object'}")
+        raise MalformedRequest(f"a {media_type} body is a JSON {'array' if wanted is list else 'object'}")
     return patch
 
 
 def _delete_options(body: bytes, media_type: str) -> tuple[str, str, bool]:
     """Return uid and resourceVersion of the preconditions (empty if absent), and whether it is a dry run.
 
-    Raises BadRequest.
+    Raises MalformedRequest.
     """
     text = protobuf.to_json(body) if body and media_type == protobuf.MEDIA_TYPE else body
     options = bodies.parse_json(text) if text else {}
     wanted = (options.get("preconditions") or {}) if isinstance(options, dict) else None
     if not isinstance(wanted, dict):
-        raise BadRequest("the body is not a DeleteOptions: it and its preconditions must be JSON objects")
+        raise MalformedRequest("the body is not a DeleteOptions: it and its preconditions must be JSON objects")
     values = [wanted.get(name) or "" for name in ("uid", "resourceVersion")]
     if not all(isinstance(value, str) for value in values):
-        raise BadRequest("preconditions.uid and preconditions.resourceVersion must be strings")
+        raise MalformedRequest("preconditions.uid and preconditions.resourceVersion must be strings")
     asked = options.get("dryRun") or []
     if asked not in ([], ["All"]):
-        raise BadRequest("dryRun of the body is not known: the only value is [All]")
+        raise MalformedRequest("dryRun of the body is not known: the only value is [All]")
     return values[0], values[1], bool(asked)
 
 
-def _aligned(obj: dict[str, Any], target: Target) -> Object:
-    """Return the object with kind, name and namespace of the path. Raises BadRequest if they differ."""
+def _aligned(obj: dict[str, Any], target: ResourcePath) -> Object:
+    """Return the object with kind, name and namespace of the path. Raises MalformedRequest if they differ."""
     metadata = dict(obj.get("metadata") or {})
     expected = {"apiVersion": target.kind.api_version, "kind": target.kind.kind}
     for field, value in expected.items():
         if obj.get(field, value) != value:
-            raise BadRequest(f"{field} {obj[field]!r} does not fit the path: it is {value!r} there")
+            raise MalformedRequest(f"{field} {obj[field]!r} does not fit the path: it is {value!r} there")
     for field, value in (("name", target.name), ("namespace", target.namespace or "")):
         if value and metadata.setdefault(field, value) != value:
-            raise BadRequest(f"metadata.{field} {metadata[field]!r} does not fit the path: it is {value!r} there")
+            raise MalformedRequest(f"metadata.{field} {metadata[field]!r} does not fit the path: it is {value!r} there")
     return {**obj, **expected, "metadata": metadata}
 
 
@@ -338,15 +338,15 @@ def _initial_events_end(kind: Kind, version: str) -> Object:
 
 
 def _flag(request: Request, name: str) -> bool:
-    """Return a Boolean parameter. Raises BadRequest for other values."""
+    """Return a Boolean parameter. Raises MalformedRequest for other values."""
     text = request.query_params.get(name, "").lower()
     if text not in _BOOLEANS:
-        raise BadRequest(f"{name} {text[:40]!r} is neither true nor false")
+        raise MalformedRequest(f"{name} {text[:40]!r} is neither true nor false")
     return _BOOLEANS[text]
 
 
 def _check_list(request: Request) -> None:
-    """Check the parameters of a list. Raises BadRequest.
+    """Check the parameters of a list. Raises MalformedRequest.
 
     A list is always complete and current, so resourceVersion and limit have no effect, and there is nothing to
     continue.
@@ -354,9 +354,9 @@ def _check_list(request: Request) -> None:
     for name in ("resourceVersion", "limit"):
         text = request.query_params.get(name, "")
         if text and not (text.isascii() and text.isdigit() and len(text) <= LONGEST_NUMBER):
-            raise BadRequest(f"{name} {text[:40]!r} is not a whole number from 0")
+            raise MalformedRequest(f"{name} {text[:40]!r} is not a whole number from 0")
     if request.query_params.get("continue"):
-        raise BadRequest("continue: lists are never truncated here: leave it out")
+        raise MalformedRequest("continue: lists are never truncated here: leave it out")
 
 
 def _selector(request: Request) -> str:
@@ -373,10 +373,10 @@ def _manager(request: Request) -> str:
 
 
 def _dry_run(request: Request) -> bool:
-    """Return whether it is a dry run. Raises BadRequest for unknown values, so that none of them causes a write."""
+    """Return whether it is a dry run. Raises MalformedRequest for other values, which must not cause a write."""
     asked = request.query_params.getlist("dryRun")
     if any(value not in ("", "All") for value in asked):
-        raise BadRequest(f"dryRun {asked[:3]!r} is not known: the only value is All")
+        raise MalformedRequest(f"dryRun {asked[:3]!r} is not known: the only value is All")
     return "All" in asked
 
 
@@ -384,5 +384,5 @@ def _seconds(text: str) -> float:
     if not text:
         return LONGEST_WATCH
     if not text.isascii() or not text.isdigit() or len(text) > 9:
-        raise BadRequest(f"timeoutSeconds {text[:40]!r} is not a number of seconds")
+        raise MalformedRequest(f"timeoutSeconds {text[:40]!r} is not a number of seconds")
     return min(float(text), LONGEST_WATCH)

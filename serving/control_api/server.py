@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from clusters.base.errors import AddressInUse
 from clusters.net.server.connection import HttpConnection
@@ -14,6 +14,8 @@ from clusters.net.server.server import HttpServer
 from clusters.net.server.write_backpressure import ListenerState
 from serving.control_api.body import MAX_BODY
 
+EVENTS = "/events"
+"""Path of the webhook. `/NAME` or `/NAMESPACE/NAME` may follow, to select an EventSource."""
 KEEP_ALIVE = 65  # s, longer than the idle time of kubectl's connections between two commands
 LIMITS = ConnectionLimits(body=2 * MAX_BODY)  # the application refuses large bodies first, with a Status
 SHUTDOWN = 2  # s for open watches to end
@@ -48,3 +50,20 @@ def make_server(app: ASGIApp, certificate: tuple[Path, Path] | None = None) -> H
         date_header=True,
         drain=SHUTDOWN,
     )
+
+
+class WithWebhook:
+    """Route requests of `/events` to the webhook and all others to the API with its guard.
+
+    The webhook authenticates senders itself.
+    """
+
+    def __init__(self, api: ASGIApp, webhook: ASGIApp) -> None:
+        self._api = api
+        self._webhook = webhook
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Route one request."""
+        path = scope.get("path", "")
+        to_webhook = scope["type"] == "http" and (path == EVENTS or path.startswith(f"{EVENTS}/"))
+        await (self._webhook if to_webhook else self._api)(scope, receive, send)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from clusters.base.errors import (
     ClusterError,
     Conflict,
-    FieldError,
     Invalid,
     KnodelError,
     NamespaceTerminating,
@@ -14,7 +13,7 @@ from clusters.base.errors import (
 from clusters.base.objects import Object
 
 
-class BadRequest(ClusterError):
+class MalformedRequest(ClusterError):
     """The request is malformed (400)."""
 
     code = 400
@@ -35,7 +34,7 @@ class UnsupportedMediaType(ClusterError):
     reason = "UnsupportedMediaType"
 
 
-class TooLarge(ClusterError):
+class BodyTooLarge(ClusterError):
     """The body is above the limit (413)."""
 
     code = 413
@@ -56,7 +55,9 @@ def status_of(error: KnodelError) -> Object:
     status = failure(error.code, error.reason, str(error))
     details: Object = {}
     if isinstance(error, Invalid):
-        details["causes"] = [_cause(cause) for cause in error.causes]
+        details["causes"] = [
+            {"reason": "FieldValueInvalid", "field": cause.path, "message": cause.message} for cause in error.causes
+        ]
     if isinstance(error, Conflict) and error.fields:
         details["causes"] = [{"reason": "FieldManagerConflict", "field": path} for path in error.fields]
     if isinstance(error, NamespaceTerminating):
@@ -84,7 +85,3 @@ def failure(code: int, reason: str, message: str) -> Object:
 def success() -> Object:
     """Return the `Status` of a completed deletion."""
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 200}
-
-
-def _cause(cause: FieldError) -> Object:
-    return {"reason": "FieldValueInvalid", "field": cause.path, "message": cause.message}

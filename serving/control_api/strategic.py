@@ -20,7 +20,7 @@ from typing import Any, Final
 from clusters.base.errors import FieldError, Invalid, shown_name
 from clusters.base.objects import Object
 from clusters.base.patches import merge_patch
-from serving.control_api.status import BadRequest
+from serving.control_api.status import MalformedRequest
 
 DIRECTIVE: Final = "$patch"
 RETAIN: Final = "$retainKeys"
@@ -31,7 +31,7 @@ MERGE_KEYS: Final = {"metadata.finalizers": "", "metadata.ownerReferences": "uid
 
 
 def strategic_merge_patch(present: Object, patch: Mapping[str, Any], what: str) -> Object:
-    """Return `present` with `patch` applied. `what` names the object in errors. Raises BadRequest, Invalid."""
+    """Return `present` with `patch` applied. `what` names the object in errors. Raises MalformedRequest, Invalid."""
     return _Merge(what).map(present, patch, "")
 
 
@@ -160,8 +160,8 @@ class _Merge:
             raise self._malformed(path, "it must be a list of texts")
         return items
 
-    def _malformed(self, path: str, fault: str) -> BadRequest:
-        return BadRequest(f"{self._what}: the strategic merge patch is malformed: {path}: {fault}")
+    def _malformed(self, path: str, fault: str) -> MalformedRequest:
+        return MalformedRequest(f"{self._what}: the strategic merge patch is malformed: {path}: {fault}")
 
     def _invalid(self, path: str, fault: str) -> Invalid:
         return Invalid(self._what, [FieldError(path, fault)])

@@ -14,7 +14,7 @@ Cell = str | int
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ModelColumn:
     """A column: its title and the function that reads its cell from an object. `wide` columns need `-o wide`."""
 
     name: str
@@ -79,35 +79,35 @@ def _pool_note(obj: Object) -> Cell:
     return str((status.get("seed") or {}).get("message") or reasons[-1])
 
 
-READY = Column("Ready", _ready)
-REASON = Column("Reason", _reason)
+READY = ModelColumn("Ready", _ready)
+REASON = ModelColumn("Reason", _reason)
 
 URL = "URL"  # of the column; the command shows an address that resolves on this machine
 
-COLUMNS: dict[Kind, Sequence[Column]] = {
+COLUMNS: dict[Kind, Sequence[ModelColumn]] = {
     MODEL: (
         READY,
         REASON,
-        Column("Replicas", _replicas),
-        Column("Traffic", _traffic),
-        Column("Version", _version),
-        Column("Rollout", _status("rollout", "phase")),
-        Column(URL, _status("url")),
-        Column("Storage", _storage, wide=True),
+        ModelColumn("Replicas", _replicas),
+        ModelColumn("Traffic", _traffic),
+        ModelColumn("Version", _version),
+        ModelColumn("Rollout", _status("rollout", "phase")),
+        ModelColumn(URL, _status("url")),
+        ModelColumn("Storage", _storage, wide=True),
     ),
     WARM_POOL: (
-        Column("Format", format_of_pool),
-        Column("Size", lambda obj: str((obj.get("spec") or {}).get("size", AUTO))),
-        Column("Wanted", _status("size"), type="integer"),
-        Column("Ready", _status("ready"), type="integer"),
-        Column("Starting", _status("starting"), type="integer"),
-        Column("Claimed", _status("claimed"), type="integer"),
-        Column("Note", _pool_note),
+        ModelColumn("Format", format_of_pool),
+        ModelColumn("Size", lambda obj: str((obj.get("spec") or {}).get("size", AUTO))),
+        ModelColumn("Wanted", _status("size"), type="integer"),
+        ModelColumn("Ready", _status("ready"), type="integer"),
+        ModelColumn("Starting", _status("starting"), type="integer"),
+        ModelColumn("Claimed", _status("claimed"), type="integer"),
+        ModelColumn("Note", _pool_note),
     ),
 }
 
 
-def columns_of(kind: Kind) -> Sequence[Column]:
+def columns_of(kind: Kind) -> Sequence[ModelColumn]:
     """Return the columns between name and age; Model and WarmPool have some."""
     return COLUMNS[kind]
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from clusters.base.api import Cluster
@@ -19,7 +20,7 @@ from serving.install.configuration import is_settings, lacks_gateway, settings_o
 from serving.install.kinds import CRD, ORDER, kind_of
 from serving.install.knative import Ingress, find_ingress
 from serving.install.pool_key import make_pool_key
-from serving.install.waiting import Deadline, Report, not_available, not_established
+from serving.install.waiting import Report, WaitDeadline, not_available, not_established
 from serving.reconciler.apply import FIELD_MANAGER
 from serving.types.settings.settings import Settings
 
@@ -29,7 +30,7 @@ _SERVERS = ("managedFields", "resourceVersion", "generation")
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ManifestChange:
     """The change of one object, or with a dry run the change that would be made."""
 
     kind: Kind
@@ -51,45 +52,38 @@ class Installer:
         self.notes: tuple[str, ...] = ()
         """Notes on the ingress, available after the settings are applied."""
 
-    async def apply(self, objects: Sequence[Object], deadline: Deadline) -> list[Change]:
+    async def apply(self, objects: Sequence[Object], deadline: WaitDeadline) -> list[ManifestChange]:
         """Apply all objects; wait for definitions before objects that need them. Raises NotDone, ClusterError."""
-        changes: list[Change] = []
+        changes: list[ManifestChange] = []
         for obj in objects:
             kind = kind_of(obj)
             if kind is DEPLOYMENT and not any(change.kind is SECRET for change in changes):
-                changes.append(await self._make_key())  # before the Pods that mount it
+                made = await make_pool_key(self._cluster, self._dry_run)  # before the Pods that mount it
+                key = Key(SYSTEM_NAMESPACE, pool_key.NAME)
+                changes.append(ManifestChange(SECRET, key, "created" if made else "unchanged"))
             self._report(f"{kind.kind.lower()} {name_of(obj)}")
             changes.append(await self._apply(kind, obj))
             if kind is CRD and not self._dry_run:
-                await _served(self._cluster, name_of(obj), deadline)
+                await deadline.until(partial(not_established, self._cluster, name_of(obj)))
         return [*changes, *await self._prune(objects)]
 
-    async def wait(self, objects: Sequence[Object], deadline: Deadline) -> None:
+    async def wait(self, objects: Sequence[Object], deadline: WaitDeadline) -> None:
         """Wait until every Deployment runs as applied. Raises NotDone."""
         for obj in objects:
             if kind_of(obj) is DEPLOYMENT:
-                key = key_of(obj)
+                await deadline.until(partial(not_available, self._cluster, key_of(obj)))
 
-                async def missing(key: Key = key) -> str:
-                    return await not_available(self._cluster, key)
-
-                await deadline.until(missing)
-
-    async def _apply(self, kind: Kind, obj: Object) -> Change:
+    async def _apply(self, kind: Kind, obj: Object) -> ManifestChange:
         key = key_of(obj)
         live = await _live(self._cluster, kind, key)
         if is_settings(kind, obj):
             obj = await self._settle(obj, live)
         if self._dry_run and live is None:  # in a dry run its namespace may not exist
-            return Change(kind, key, "created")
+            return ManifestChange(kind, key, "created")
         answer = await self._cluster.apply(kind, obj, manager=FIELD_MANAGER, force=True, dry_run=self._dry_run)
         if live is None:
-            return Change(kind, key, "created")
-        return Change(kind, key, "unchanged" if _said(live) == _said(answer) else "configured")
-
-    async def _make_key(self) -> Change:
-        made = await make_pool_key(self._cluster, self._dry_run)
-        return Change(SECRET, Key(SYSTEM_NAMESPACE, pool_key.NAME), "created" if made else "unchanged")
+            return ManifestChange(kind, key, "created")
+        return ManifestChange(kind, key, "unchanged" if _said(live) == _said(answer) else "configured")
 
     async def _settle(self, wanted: Object, live: Object | None) -> Object:
         """Return the ConfigMap of settings, with the ingress filled in if it is not set."""
@@ -98,7 +92,7 @@ class Installer:
         self.settings, self.notes = settings_of(made), ingress.notes
         return made
 
-    async def _prune(self, objects: Sequence[Object]) -> list[Change]:
+    async def _prune(self, objects: Sequence[Object]) -> list[ManifestChange]:
         """Remove objects of a former installation: another overlay, or an older release."""
         wanted = {(kind_of(obj), key_of(obj)) for obj in objects}
         namespaces = sorted({key.namespace for _, key in wanted if key.namespace})
@@ -109,7 +103,7 @@ class Installer:
                     continue
                 if not self._dry_run:
                     await remove(self._cluster, kind, obj)
-                changes.append(Change(kind, key_of(obj), "deleted"))
+                changes.append(ManifestChange(kind, key_of(obj), "deleted"))
         return changes
 
 
@@ -128,13 +122,6 @@ async def remove(cluster: Cluster, kind: Kind, obj: Object) -> None:
         await cluster.delete(kind, key.name, key.namespace, uid=uid_of(obj))
     except NotFound:
         return
-
-
-async def _served(cluster: Cluster, name: str, deadline: Deadline) -> None:
-    async def missing() -> str:
-        return await not_established(cluster, name)
-
-    await deadline.until(missing)
 
 
 async def _live(cluster: Cluster, kind: Kind, key: Key) -> Object | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from autoscaler.warmpool.claims.marks import LABEL_POOL, LABEL_SEED
 from clusters.base.api import Cluster
@@ -21,9 +22,9 @@ from clusters.base.objects import (
     key_of,
     name_of,
 )
-from serving.install.installer import Change, installed, remove
+from serving.install.installer import ManifestChange, installed, remove
 from serving.install.kinds import CRD, ORDER
-from serving.install.waiting import Deadline, still_there
+from serving.install.waiting import WaitDeadline, still_there
 from serving.makers.knative_flags import NAMESPACE as KNATIVE_NAMESPACE
 from serving.types.annotations import LABEL_MODEL
 
@@ -51,9 +52,9 @@ class Owned:
     object: Object
 
     @property
-    def deleted(self) -> Change:
+    def deleted(self) -> ManifestChange:
         """The change that deletes it."""
-        return Change(self.kind, key_of(self.object), "deleted")
+        return ManifestChange(self.kind, key_of(self.object), "deleted")
 
 
 async def owned_by_people(cluster: Cluster) -> list[Owned]:
@@ -79,7 +80,7 @@ def require_none(owned: Sequence[Owned]) -> None:
         raise ModelsLeft(f"{'; '.join(told)}; delete them first, or delete all of them with --delete-models")
 
 
-async def delete_owned(cluster: Cluster, owned: Sequence[Owned], deadline: Deadline) -> list[Change]:
+async def delete_owned(cluster: Cluster, owned: Sequence[Owned], deadline: WaitDeadline) -> list[ManifestChange]:
     """Delete Models and WarmPools, and wait until their dependents are gone. Raises NotDone."""
     for one in owned:
         await remove(cluster, one.kind, one.object)
@@ -97,7 +98,7 @@ async def delete_owned(cluster: Cluster, owned: Sequence[Owned], deadline: Deadl
     return [one.deleted for one in owned]
 
 
-async def remove_all(cluster: Cluster, deadline: Deadline, dry_run: bool = False) -> list[Change]:
+async def remove_all(cluster: Cluster, deadline: WaitDeadline, dry_run: bool = False) -> list[ManifestChange]:
     """Remove all objects of an installation: workloads first, definitions last. Raises NotDone."""
     changes = []
     for kind in (NAMESPACE, *(kind for kind in reversed(ORDER) if kind not in (NAMESPACE, CRD)), CRD):
@@ -105,8 +106,8 @@ async def remove_all(cluster: Cluster, deadline: Deadline, dry_run: bool = False
             if not dry_run:
                 await remove(cluster, kind, obj)
                 if kind in (NAMESPACE, CRD):
-                    await _gone(cluster, kind, obj, deadline)
-            changes.append(Change(kind, key_of(obj), "deleted"))
+                    await deadline.until(partial(still_there, cluster, kind, key_of(obj)))
+            changes.append(ManifestChange(kind, key_of(obj), "deleted"))
     return changes
 
 
@@ -114,10 +115,3 @@ async def _ours(cluster: Cluster, kind: Kind) -> list[Object]:
     """Return the installed objects. Objects in our namespace are deleted with it."""
     found = await installed(cluster, kind, [KNATIVE_NAMESPACE])
     return [obj for obj in found if kind is not CRD or name_of(obj).endswith(f".{MODEL.group}")]
-
-
-async def _gone(cluster: Cluster, kind: Kind, obj: Object, deadline: Deadline) -> None:
-    async def missing() -> str:
-        return await still_there(cluster, kind, key_of(obj))
-
-    await deadline.until(missing)

@@ -22,7 +22,7 @@ class NotDone(KnodelError):
     """The deadline of a wait has passed."""
 
 
-class Deadline:
+class WaitDeadline:
     """A deadline in seconds that several waits share."""
 
     def __init__(self, clock: Clock, seconds: float, report: Report) -> None:
@@ -33,18 +33,17 @@ class Deadline:
 
     async def until(self, missing: Callable[[], Awaitable[str]]) -> None:
         """Wait until `missing` returns an empty string. Raises NotDone with its text at the deadline."""
-        while words := await _asked(missing):
+        while True:
+            try:
+                words = await missing()
+            except Unavailable as error:  # an API server may restart during the installation
+                words = str(error)
+            if not words:
+                return
             self._report(words)
             if self._clock.monotonic() >= self._ends:
                 raise NotDone(f"not done after {self._seconds:g} s: {words}")
             await self._clock.sleep(POLL)
-
-
-async def _asked(missing: Callable[[], Awaitable[str]]) -> str:
-    try:
-        return await missing()
-    except Unavailable as error:  # an API server may restart during the installation
-        return str(error)
 
 
 async def not_established(cluster: Cluster, name: str) -> str:

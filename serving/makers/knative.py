@@ -1,4 +1,4 @@
-"""Make the Knative objects of a Model: one Service, or Configurations and one Route. Pure.
+"""Make the Knative objects of a Model (one Service, or Configurations and one Route) and its scaling policy. Pure.
 
 `traffic` is a list of Knative's traffic targets (`serving.reconciler.rollout.split` decides them).
 """
@@ -11,6 +11,9 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from autoscaler.types import POLICY_ANNOTATION, Policy
+from autoscaler.usage.meter import CANARY_ANNOTATION
+from clusters.base.errors import FieldError, Invalid
 from clusters.base.objects import (
     CONFIGURATION,
     LABEL_SERVICE,
@@ -24,9 +27,13 @@ from clusters.base.objects import (
 )
 from serving.makers import names
 from serving.makers.pod_spec import make_template, server_settings
+from serving.makers.targets import first_traffic
 from serving.types.annotations import ANNOTATION_APPLIED, ANNOTATION_PERCENT, LABEL_GENERATION, LABEL_MODEL
 from serving.types.model import Model
+from serving.types.scaling import Scaling
+from serving.types.settings.runtimes import runtime_fault
 from serving.types.settings.settings import Settings
+from serving.types.validation import read_model
 
 HASH_LENGTH = 10
 """Hex digits: 40 bits are enough to distinguish the versions of one Model."""
@@ -117,3 +124,34 @@ def _make(
 
 def _visibility(model: Model) -> dict[str, str]:
     return {LABEL_VISIBILITY: model.spec.visibility} if model.spec.visibility != "public" else {}
+
+
+def render(model_obj: Object, settings: Settings) -> list[Object]:
+    """Return the Knative objects that a new Model would get. Raises Invalid."""
+    model = read_model(model_obj)
+    if fault := runtime_fault(settings.runtimes, model.spec.runtime):
+        raise Invalid(f"{MODEL.kind} {model.name}", [FieldError("spec.runtime.name", fault)])
+    traffic = first_traffic(model)
+    if not model.spec.variants:
+        return [make_service(model, settings, traffic)]
+    return [*make_configurations(model, settings), make_route(model, traffic)]
+
+
+def make_policy(scaling: Scaling, container_concurrency: int) -> str:
+    """Return the value of the annotation for a revision. As in Knative, its hard limit bounds the scale target."""
+    target = min(scaling.scale_target, container_concurrency) if container_concurrency else scaling.scale_target
+    return Policy(
+        min_replicas=scaling.min_replicas,
+        max_replicas=scaling.max_replicas,
+        scale_target=float(target),
+        target_utilization=scaling.target_utilization,
+        scale_to_zero_after=scaling.scale_to_zero_after,
+        hold_queue=scaling.hold_queue,
+        latency_objective=scaling.latency_objective,
+        schedules=scaling.schedules,
+    ).to_json()
+
+
+def make_policy_patch(policy: str, *, canary: str | None = None) -> Object:
+    """Return the merge patch that sets the policy on a PodAutoscaler, and sets or removes the mark of a canary."""
+    return {"metadata": {"annotations": {POLICY_ANNOTATION: policy, CANARY_ANNOTATION: canary}}}

@@ -22,9 +22,8 @@ from clusters.net.sockets import PortGuard, guard_localhost
 from eventing.webhook.app import EventsApp
 from serving.control_api.app import ControlApi
 from serving.control_api.guard import Guard
-from serving.control_api.server import listen, make_server
+from serving.control_api.server import WithWebhook, listen, make_server
 from serving.control_api.tls import ensure_certificate, kubeconfig
-from serving.control_api.webhook import WithWebhook
 from serving.platform.task_group import BackgroundTasks
 from serving.types.settings.settings import ControlSettings
 from serving.types.settings.state import CONTROL_SOCKET, KUBECONFIG_FILE, TLS_FOLDER, TOKEN_FILE, write_private

@@ -38,7 +38,9 @@ def connect(options: Options) -> AbstractAsyncContextManager[Cluster]:
 def make(cluster: Cluster, options: Options, settings: Settings, clock: Clock) -> Component:
     """Return the controllers with their informers."""
     informers = Informers(cluster, clock, namespace=options.namespace, selectors=SELECTORS)
-    ours = Controllers(cluster, informers, settings, clock, ConfigMapFlags(cluster, clock), reach=_reach)
+    ours = Controllers(
+        cluster, informers, settings, clock, ConfigMapFlags(cluster, clock), reach=lambda namespace: namespace == SYSTEM
+    )
 
     async def run() -> None:
         try:
@@ -49,10 +51,6 @@ def make(cluster: Cluster, options: Options, settings: Settings, clock: Clock) -
             await ours.close()
 
     return Component(informers, ours.queues, run)
-
-
-def _reach(namespace: str) -> bool:
-    return namespace == SYSTEM
 
 
 PROGRAM = ControlPlaneProgram(

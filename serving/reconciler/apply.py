@@ -50,14 +50,14 @@ class WriteRefusal:
 
 
 @dataclass(frozen=True, slots=True)
-class ApplyResult:
+class ApplyOutcome:
     """The Model's objects with the answers of the cluster, and the first refusal, if any."""
 
     world: World
     refusal: WriteRefusal | None = None
 
 
-async def apply_plan(cluster: Cluster, plan: Plan, world: World, own: OwnWrites) -> ApplyResult:
+async def apply_plan(cluster: Cluster, plan: Plan, world: World, own: OwnWrites) -> ApplyOutcome:
     """Send every write of the plan. Raises what the cluster raises, except refusals (Invalid, Forbidden).
 
     A group of writes ends at one that was planned from an obsolete version (`OwnWrites`); the next pass continues.
@@ -74,7 +74,7 @@ async def apply_plan(cluster: Cluster, plan: Plan, world: World, own: OwnWrites)
                 causes = "; ".join(str(cause) for cause in error.causes) if isinstance(error, Invalid) else str(error)
                 refusals.append(WriteRefusal(error.reason, f"{action.kind.kind} {_key(action).name}: {causes}"))
                 break
-    return ApplyResult(world, refusals[0] if refusals else None)
+    return ApplyOutcome(world, refusals[0] if refusals else None)
 
 
 async def _apply_action(cluster: Cluster, action: Action, world: World, own: OwnWrites) -> World:

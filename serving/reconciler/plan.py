@@ -51,8 +51,7 @@ from clusters.base.objects import (
     uid_of,
 )
 from serving.makers import names
-from serving.makers.knative import generation_of_version
-from serving.makers.policy import make_policy, make_policy_patch
+from serving.makers.knative import generation_of_version, make_policy, make_policy_patch
 from serving.reconciler import digests
 from serving.reconciler.actions import Action, Delete, Patch
 from serving.reconciler.observe import World, has_taken_over

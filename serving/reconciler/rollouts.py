@@ -157,7 +157,7 @@ class JudgeConcurrency:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class RolloutProgress:
     """The result of a pass for a Model's versions: the parts of its status from which later passes start.
 
     `traffic` is `status.traffic`, as last observed at the gateway; `outbox` is `status.outbox`.
@@ -169,7 +169,7 @@ class Progress:
     outbox: list[Object]
 
 
-def advance(model: Model, world: World, plan: Plan, judged: JudgeResult, now: datetime) -> Progress:
+def advance(model: Model, world: World, plan: Plan, judged: JudgeResult, now: datetime) -> RolloutProgress:
     """Advance the rollout and the history by one pass.
 
     The plan of this pass followed from the stored state. The new state is written first, and the next pass moves the
@@ -198,7 +198,7 @@ def advance(model: Model, world: World, plan: Plan, judged: JudgeResult, now: da
         coming=rollout.candidate if rollout is not None and rollout.runs else "",
         refused=rollout.candidate if rollout is not None and rollout.phase == "RolledBack" else "",
     )
-    return Progress(traffic, rollout, history, outbox_after(model, rollout, history, now))
+    return RolloutProgress(traffic, rollout, history, outbox_after(model, rollout, history, now))
 
 
 def with_valid_times(now: datetime, plan: Plan, found_at: datetime | None, rule: Rollout | None = None) -> Plan:

@@ -10,13 +10,13 @@ from autoscaler.warmpool.claims.marks import ANNOTATION_STARTS
 from clusters.base.objects import Object, conditions_of, generation_of, name_of
 from serving.crds.status import make_status_schema
 from serving.makers import names
-from serving.reconciler.apply import ApplyResult
+from serving.reconciler.apply import ApplyOutcome
 from serving.reconciler.conditions import configurations_state, failing_replica, pinned_message, routes_state
 from serving.reconciler.observe import World
 from serving.reconciler.plan import Plan
 from serving.reconciler.rollout.outcomes import last_sequence_after
 from serving.reconciler.rollout.state import RolloutState, held_by
-from serving.reconciler.rollouts import Progress
+from serving.reconciler.rollouts import RolloutProgress
 from serving.types.lifecycle import Lifecycle
 from serving.types.model import Model, unknown_fields
 
@@ -26,7 +26,7 @@ MOST_DECISIONS = 20
 MOST_STARTS = 10
 
 
-def make_status(model: Model, result: ApplyResult, plan: Plan, progress: Progress, now: datetime) -> Object:
+def make_status(model: Model, result: ApplyOutcome, plan: Plan, progress: RolloutProgress, now: datetime) -> Object:
     """Return the whole `status` of the Model. Fields that a newer release wrote are kept."""
     world, former, rollout = result.world, model.object.get("status") or {}, progress.rollout
     latest = _latest(model, world)
@@ -67,7 +67,7 @@ def make_broken_status(model_obj: Object, message: str, now: datetime) -> Object
 
 
 def _conditions(
-    model: Model, result: ApplyResult, plan: Plan, rollout: RolloutState | None, now: datetime
+    model: Model, result: ApplyOutcome, plan: Plan, rollout: RolloutState | None, now: datetime
 ) -> list[Object]:
     world = result.world
     lifecycle = Lifecycle(conditions_of(model.object), now)
@@ -89,7 +89,7 @@ def _conditions(
     return lifecycle.conditions()
 
 
-def _mark_objects(lifecycle: Lifecycle, result: ApplyResult, plan: Plan) -> None:
+def _mark_objects(lifecycle: Lifecycle, result: ApplyOutcome, plan: Plan) -> None:
     not_owned = [one for one in plan.foreign if not one.leaving]
     if plan.blocked is not None:
         lifecycle.mark_objects_refused(plan.blocked.reason, plan.blocked.message)

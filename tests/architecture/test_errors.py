@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import pkgutil
 import subprocess
 import sys
@@ -15,7 +14,7 @@ import autoscaler
 import clusters
 import eventing
 import serving
-from serving.cli.main import VERBS, module_of
+from serving.cli.main import VERBS, load_command
 from tests.architecture.strays import strays
 
 ALONE = ("serving.engines.paddle.", "serving.engines.tensorflow.")
@@ -60,8 +59,8 @@ def test_no_error_is_taken_for_its_message() -> None:
     assert found == []
 
 
-def test_every_verb_has_its_file_and_its_help() -> None:
+def test_every_verb_has_its_command_and_its_help() -> None:
     for verb in VERBS:
-        command = importlib.import_module(module_of(verb)).command
+        command = load_command(verb)
         assert command.name == verb
         assert command.help

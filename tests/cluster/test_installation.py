@@ -14,7 +14,7 @@ from serving.install.bundle import OVERLAYS, load_overlay
 from serving.install.installer import Installer
 from serving.install.kinds import CRD, ORDER, kind_of
 from serving.install.knative import flags_off, require_knative
-from serving.install.waiting import Deadline, not_available
+from serving.install.waiting import WaitDeadline, not_available
 from serving.types.settings.settings import Settings
 from tests.serving.models import model_object
 
@@ -56,7 +56,7 @@ async def test_every_manifest_is_taken_by_the_api_server_as_it_is_written(cluste
 
 async def test_what_an_installation_would_change_is_told_and_not_done(cluster: Cluster) -> None:
     before = await cluster.get(CONFIG_MAP, "knodel-config", "knodel-system")
-    deadline = Deadline(SystemClock(), 30.0, lambda _: None)
+    deadline = WaitDeadline(SystemClock(), 30.0, lambda _: None)
     changes = await Installer(cluster, lambda _: None, dry_run=True).apply(load_overlay("edge"), deadline)
     deleted = {change.key.name for change in changes if change.done == "deleted"}
     assert deleted == {"knodel-controller", "knodel-autoscaler", "knodel-eventing"}  # disruption budgets

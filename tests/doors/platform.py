@@ -22,8 +22,7 @@ from clusters.runtime.informer import Informer
 from eventing.webhook.webhook import make_webhook
 from serving.control_api.app import ControlApi
 from serving.control_api.guard import Guard
-from serving.control_api.server import listen, make_server
-from serving.control_api.webhook import WithWebhook
+from serving.control_api.server import WithWebhook, listen, make_server
 from serving.platform.admission import make_validators
 from serving.platform.platform import WRITABLE
 from serving.types.settings.settings import Settings

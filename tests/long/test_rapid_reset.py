@@ -22,7 +22,7 @@ from clusters.base.objects import POD
 from clusters.gateway.admin import Admin
 from clusters.net.endpoints import endpoint_of
 from serving.cli.client.client import Client
-from serving.cli.client.state import Platform
+from serving.cli.client.state import LocalPlatform
 from tests.faults.kit.resources import holdings
 from tests.faults.server.process import NAME, STATS, server_process
 from tests.platform.machine import Machine, machine
@@ -142,6 +142,6 @@ async def at_rest(here: Machine) -> bool:
 
 async def management_ports(here: Machine) -> list[int]:
     """Of all replicas."""
-    pods = await asyncio.to_thread(Client(Platform.find(here.state)).list, POD, "default")
+    pods = await asyncio.to_thread(Client(LocalPlatform.find(here.state)).list, POD, "default")
     found = [endpoint_of(pod) for pod in pods["items"]]
     return [endpoint.management_port for endpoint in found if endpoint is not None]

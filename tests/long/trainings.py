@@ -17,7 +17,7 @@ from eventing.auth.signing import sign
 from eventing.emit import TYPE
 from eventing.objects.outgoing import is_outgoing
 from serving.cli.client.client import Client
-from serving.cli.client.state import Platform
+from serving.cli.client.state import LocalPlatform
 from tests.platform.machine import Machine
 
 SOURCE = "/training/nightly"
@@ -112,4 +112,4 @@ class Trainings:
         return number // len(self._names) % 2
 
     def _client(self) -> Client:
-        return Client(Platform.find(self._here.state))
+        return Client(LocalPlatform.find(self._here.state))

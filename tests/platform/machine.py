@@ -1,4 +1,4 @@
-"""A platform as a user has it: started and ended by the command, in processes of its own."""
+"""A platform that runs in its own processes, started and stopped by the command."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PATIENCE = 90  # s for one command
 
 
 class Machine:
-    """One state folder with its ports, and artifacts beside it."""
+    """A state folder with its ports and artifacts."""
 
     def __init__(self, folder: Path) -> None:
         self.state = folder / "state"
@@ -31,13 +31,13 @@ class Machine:
         self.environment = os.environ | {"KNODEL_STATE": str(self.state), "KNODEL_CONTROL_TLS_PORT": str(tls)}
 
     def run(self, *arguments: str, code: int = 0, stdin: str | None = None) -> str:
-        """Stdout of a command that ends with `code`; with another, the test fails with what it said."""
+        """Run a command and return its stdout. Fail the test if the exit code is not `code`."""
         done = self.complete(*arguments, stdin=stdin)
         assert done.returncode == code, f"knodel {' '.join(arguments)}: {done.returncode}\n{done.stdout}{done.stderr}"
         return done.stdout if code == 0 else done.stderr
 
     def complete(self, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-        """A command and how it ended."""
+        """Run a command; return the completed process."""
         return subprocess.run(
             [*KNODEL, *arguments],
             env=self.environment,
@@ -49,45 +49,45 @@ class Machine:
         )
 
     def up(self, code: int = 0) -> str:
-        """`knodel up --detach`."""
+        """Run `knodel up --detach`."""
         return self.run("up", "--detach", "--port", str(self.port), "--control-port", str(self.control), code=code)
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """A command that is not waited for."""
+        """Start a command without waiting for its end."""
         quiet = subprocess.DEVNULL
         return subprocess.Popen([*KNODEL, *arguments], env=self.environment, stdout=quiet, stderr=quiet)
 
     def kill(self) -> None:
-        """`kill -9` of `knodel up`."""
+        """Send SIGKILL to `knodel up`."""
         os.kill(self.facts()["pid"], signal.SIGKILL)
 
     def facts(self) -> dict[str, Any]:
-        """What `platform.json` says."""
+        """Return the content of `platform.json`."""
         found: dict[str, Any] = json.loads((self.state / "platform.json").read_text())
         return found
 
     def artifact(self, name: str) -> str:
-        """A model file of `tests.support.models`."""
+        """Write a model file of `tests.support.models`; return its path."""
         return str(models.write(self.folder, name))
 
     def model(self, name: str) -> dict[str, Any]:
-        """The Model."""
+        """Return the Model."""
         found: dict[str, Any] = json.loads(self.run("get", name, "-o", "json"))
         return found
 
     def ask(self, name: str, value: float = 1.0) -> float:
-        """One prediction through the gateway."""
+        """Send a prediction through the gateway."""
         answer = json.loads(self.run("predict", name, "-d", json.dumps(infer_body(value))))
         return float(answer["outputs"][0]["data"][0])
 
     def processes(self) -> list[str]:
-        """What runs for this state folder, by role."""
+        """Return the processes of this state folder by role."""
         return [role for _, role in processes_of(self.state)]
 
 
 @contextmanager
 def machine(folder: Path) -> Iterator[Machine]:
-    """A machine that is ended at the end, however the test ended."""
+    """Yield a machine, and stop its platform at the end of the test."""
     made = Machine(folder)
     try:
         yield made

@@ -1,4 +1,4 @@
-"""Every address that the command prints works as it is printed, in Python and in a shell."""
+"""Test that every printed address works as printed, in Python and in a shell."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ PATIENCE = 30  # s for one request
 
 
 def urls(text: str) -> set[str]:
-    """The addresses in a text by which a model is called, but for the host form, which says that it may not resolve."""
+    """Return the model addresses in a text, without the host form, which may not resolve."""
     shown = "\n".join(line for line in text.splitlines() if "Host URL" not in line)
     return set(re.findall(r"http://[^\s']+", shown)) - {"http://"}
 
 
 def paste(line: str) -> Any:
-    """What a command line answers in a shell, as JSON."""
+    """Run a command line in a shell; return its output as JSON."""
     done = subprocess.run(
         ["/bin/sh", "-c", line.replace("curl ", "curl -sS --fail-with-body ", 1)],
         capture_output=True, text=True, timeout=PATIENCE, check=False,
@@ -35,13 +35,13 @@ def paste(line: str) -> Any:
 
 
 def example_of(text: str) -> str:
-    """The curl line in a text."""
+    """Return the curl line in a text."""
     (line,) = re.findall(r"curl http:.*", text)
     return str(line)
 
 
 def check_printed(here: Machine, name: str, *options: str) -> None:
-    """Every verb that shows the model prints addresses that answer."""
+    """Check that the addresses of every verb that shows the model work."""
     for verb in ("get", "describe"):
         text = here.run(verb, name, *options)
         assert paste(example_of(text))["name"] == name
@@ -70,7 +70,7 @@ def test_every_printed_address_works_from_python_and_from_curl(tmp_path: Path) -
         check_printed(here, "iris", "-n", "team")
 
 
-def test_an_example_is_sent_and_shown_as_a_line_that_sends_it_again(tmp_path: Path) -> None:
+def test_predict_example_prints_a_curl_line_that_repeats_the_request(tmp_path: Path) -> None:
     with machine(tmp_path) as here:
         here.up()
         folder = tmp_path / "doubler"
@@ -94,7 +94,7 @@ def test_an_example_is_sent_and_shown_as_a_line_that_sends_it_again(tmp_path: Pa
         assert httpx.get(f"{tagged_url}/v2/models/own", timeout=PATIENCE).json()["name"] == "own"
 
 
-def test_a_refused_host_is_allowed_by_the_commands_of_the_refusal(tmp_path: Path) -> None:
+def test_the_remedy_of_a_refused_host_works(tmp_path: Path) -> None:
     with machine(tmp_path) as here:
         here.up()
         address, headers = f"http://127.0.0.1:{here.port}/v2/models/iris", {"Host": "models.lan"}

@@ -1,4 +1,4 @@
-"""Every command that messages advise, typed literally on a platform that runs."""
+"""Test every command that messages recommend: type it literally on a running platform."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RUN = [line for line in ADVICE.values() if ON_A_CLUSTER not in line and not line
 
 @pytest.fixture(scope="module")
 def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    """A platform with a model in a rollout, a pool, an EventSource, and an event of its training."""
+    """Yield a platform with a model in a rollout, a pool, an EventSource, and an event of its training."""
     folder = tmp_path_factory.mktemp("advice")
     with machine(folder) as running:
         running.up()

@@ -1,4 +1,6 @@
-"""A version is its bytes: what was deployed is what a rollback serves, whatever became of the source."""
+"""Test that versions are identified by their bytes: a rollback serves the deployed bytes, whatever happens to the
+source.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ import pytest
 from autoscaler.types import HELD_ANNOTATION
 from clusters.base.objects import MODEL, POD_AUTOSCALER
 from serving.cli.client.client import Client
-from serving.cli.client.state import Platform
+from serving.cli.client.state import LocalPlatform
 from serving.storage.base.digest import of_bytes
 from serving.storage.kept import total_size
 from tests.platform.machine import Machine, machine
@@ -24,7 +26,7 @@ from tests.support import models
 
 
 def wait_for(holds: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Return once it holds."""
+    """Wait until the condition is true."""
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, "not in time"
@@ -32,14 +34,14 @@ def wait_for(holds: Callable[[], bool], seconds: float = 60.0) -> None:
 
 
 def overwrite(source: Path, with_bytes_of: Path) -> None:
-    """Write in place, as a training job does: the file stays the same, its bytes do not."""
+    """Overwrite a file in place, as a training job does."""
     with source.open("r+b") as file:
         file.write(with_bytes_of.read_bytes())
         file.truncate()
 
 
 def revisions(here: Machine, name: str) -> list[str]:
-    """The revisions of a Model's history, oldest first."""
+    """Return the revisions of a Model's history, oldest first."""
     return [entry["revision"] for entry in here.model(name)["status"]["history"]]
 
 
@@ -73,7 +75,7 @@ def test_a_rollback_serves_the_old_bytes_after_the_source_was_overwritten_and_de
 
 
 def goes_to_zero(here: Machine, *names: str) -> None:
-    """Return once these Models have no replica."""
+    """Wait until these Models have no replicas."""
 
     def at_zero() -> bool:
         held = [here.model(name)["status"].get("replicas", {}) for name in names]
@@ -112,14 +114,14 @@ def test_a_rollback_serves_the_old_bytes_from_zero_replicas(tmp_path: Path) -> N
         assert here.ask("m") == 3.0
 
 
-def test_the_bytes_of_a_version_that_promises_no_digest_make_no_new_one(tmp_path: Path) -> None:
+def test_the_bytes_of_a_version_without_a_digest_create_no_new_version(tmp_path: Path) -> None:
     with machine(tmp_path) as here:
         here.up()
         source, copy = models.write(tmp_path, "double"), tmp_path / "copy.onnx"
         shutil.copy(source, copy)
         spec = {"storageUri": source.as_uri()}
         obj = {"apiVersion": "knodel.dev/v1alpha1", "kind": "Model", "metadata": {"name": "m"}, "spec": spec}
-        Client(Platform.find(here.state)).create(MODEL, obj, "default")  # as kubectl does
+        Client(LocalPlatform.find(here.state)).create(MODEL, obj, "default")  # as kubectl does
         here.run("wait", "m")
         assert "unchanged" in here.run("deploy", "m", "--uri", str(copy))  # at once: the digest may not be recorded yet
         assert "unchanged" in here.run("deploy", "-f", "-", stdin=json.dumps(obj))
@@ -140,24 +142,24 @@ def test_a_missing_path_is_refused_and_changes_nothing(tmp_path: Path) -> None:
 
 
 class Store(BaseHTTPRequestHandler):
-    """A store whose one file may change at any moment."""
+    """An HTTP server with one file that may change at any time."""
 
     content = b""
 
     def do_GET(self) -> None:
-        """Answer with the content of now."""
+        """Respond with the current content."""
         self.send_response(200)
         self.send_header("Content-Length", str(len(self.content)))
         self.end_headers()
         self.wfile.write(self.content)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Stay quiet."""
+        """Do not log."""
 
 
 @contextmanager
 def store() -> Iterator[str]:
-    """The URI of the file."""
+    """Yield the server."""
     with ThreadingHTTPServer(("127.0.0.1", 0), Store) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/model.onnx"
@@ -165,13 +167,13 @@ def store() -> Iterator[str]:
 
 
 def is_held(here: Machine, revision: str) -> bool:
-    """Whether later replicas of the revision are held to what the first one loaded."""
-    obj = Client(Platform.find(here.state)).get(POD_AUTOSCALER, revision, "default")
+    """Return whether the digest of the revision's first replica is recorded for later ones."""
+    obj = Client(LocalPlatform.find(here.state)).get(POD_AUTOSCALER, revision, "default")
     return HELD_ANNOTATION in obj["metadata"]["annotations"]
 
 
 @pytest.mark.timeout(300)
-def test_later_replicas_are_held_to_what_the_first_one_loaded(tmp_path: Path) -> None:
+def test_later_replicas_must_load_the_bytes_of_the_first_one(tmp_path: Path) -> None:
     double, triple = (models.write(tmp_path / name, name).read_bytes() for name in ("double", "triple"))
     with store() as uri, machine(tmp_path) as here:
         here.up()

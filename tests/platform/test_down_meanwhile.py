@@ -1,4 +1,4 @@
-"""`knodel down` while another command waits for what it has stored."""
+"""Test `knodel down` while another command waits for a change that it has stored."""
 
 from __future__ import annotations
 

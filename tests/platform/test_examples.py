@@ -1,4 +1,4 @@
-"""The examples run as the README says."""
+"""Test that the examples run as described in the README."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 from clusters.base.objects import KINDS, REVISION
 from clusters.embedded.knative.admission.validation import VALIDATORS
 from serving.cli.client.client import Client
-from serving.cli.client.state import Platform
-from serving.makers.render import render
+from serving.cli.client.state import LocalPlatform
+from serving.makers.knative import render
 from serving.types.loader import read_models
 from serving.types.settings.settings import load_settings
 from serving.types.validation import validate_model
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
 
 
-def test_the_quickstart_ends_with_a_real_answer_of_a_real_model(tmp_path: Path) -> None:
+def test_the_quickstart_prints_the_response_of_a_real_model(tmp_path: Path) -> None:
     with machine(tmp_path) as here:
         ports = {"KNODEL_GATEWAY_PORT": str(here.port), "KNODEL_CONTROL_PORT": str(here.control)}
         for _ in range(2):  # `make run` finds the platform of the first one up
@@ -39,7 +39,7 @@ def test_the_quickstart_ends_with_a_real_answer_of_a_real_model(tmp_path: Path) 
             assert done.returncode == 0, done.stderr
             assert re.search(r"quickstart\.py is python \(score 0\.\d+\)", done.stdout)
             assert f"127.0.0.1:{here.port}" in done.stdout
-        assert len(Client(Platform.find(here.state)).list(REVISION, "default")["items"]) == 1
+        assert len(Client(LocalPlatform.find(here.state)).list(REVISION, "default")["items"]) == 1
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)

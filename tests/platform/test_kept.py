@@ -1,4 +1,4 @@
-"""Kept copies of model files on a platform that runs: a limit, and the end of copies that no version needs."""
+"""Test the copies of model files on a running platform: their limit, and the deletion of unused copies."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SOON = 0.2  # s between two collections
 
 @asynccontextmanager
 async def platform(here: Machine) -> AsyncIterator[None]:
-    """A platform with the ports of `here` in this process, whose clocks a test may set."""
+    """Yield a platform with the ports of `here`, in this process, with clocks that a test may set."""
     variables = {"KNODEL_CONTROL_TLS_PORT": here.environment["KNODEL_CONTROL_TLS_PORT"]}
     here.state.mkdir(mode=0o700)
     running = Platform(here.state, load_settings(None, variables, gateway_port=here.port, control_port=here.control))
@@ -41,13 +41,13 @@ async def platform(here: Machine) -> AsyncIterator[None]:
 
 
 def age(kept: Path) -> None:
-    """Let all copies be of a time before the grace that copies without a version have."""
+    """Make all copies older than the grace period of unused copies."""
     for entry in kept.glob("*/*"):
         long_ago = entry.stat().st_mtime - GRACE_PERIOD - 1.0
         os.utime(entry, (long_ago, long_ago))
 
 
-async def test_copies_go_with_their_versions_and_make_room_within_the_limit(
+async def test_copies_are_deleted_with_their_versions_and_free_space_within_the_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second, third = (models.write(tmp_path / name, name) for name in ARTIFACTS)

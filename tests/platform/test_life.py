@@ -1,4 +1,4 @@
-"""Up, down, up again; crashes of the control plane; what refuses to start."""
+"""Test starts and stops of the platform, crashes of the control plane, and refused starts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from clusters.base.objects import (
 )
 from loadtests.bench.processes import processes_of
 from serving.cli.client.client import Client
-from serving.cli.client.state import Platform
+from serving.cli.client.state import LocalPlatform
 from tests.platform.machine import Machine, machine
 from tests.scenarios.world import infer_body
 
@@ -35,7 +35,7 @@ CRASHES = 5
 
 
 class Prober:
-    """A closed loop of requests to one model, from a thread, until stopped."""
+    """A thread that sends requests to one model in a closed loop until it is stopped."""
 
     def __init__(self, port: int, name: str) -> None:
         self.failures: list[str] = []
@@ -46,7 +46,7 @@ class Prober:
         self._thread.start()
 
     def stop(self) -> None:
-        """Return once the last answer is in."""
+        """Stop, and wait for the last response."""
         self._stop.set()
         self._thread.join(30)
 
@@ -65,7 +65,7 @@ class Prober:
 
 @pytest.mark.timeout(300)
 @pytest.mark.fault("I11")
-def test_requests_are_served_and_nothing_is_doubled_through_crashes_in_the_middle_of_changes(tmp_path: Path) -> None:
+def test_crashes_during_changes_fail_no_request_and_duplicate_no_object(tmp_path: Path) -> None:
     with machine(tmp_path) as here:
         here.up()
         here.run("deploy", "steady", "--uri", here.artifact("double"), "--min", "1")
@@ -88,14 +88,14 @@ def test_requests_are_served_and_nothing_is_doubled_through_crashes_in_the_middl
         assert prober.failures == []
         assert prober.answered > 100
         assert here.ask("steady") == 2.0
-        check_nothing_is_doubled(here)
+        check_no_duplicates(here)
         here.run("down")
         assert here.processes() == []
 
 
-def check_nothing_is_doubled(here: Machine) -> None:
-    """One Service, Configuration, Route for each Model; one of each child for each Revision."""
-    client = Client(Platform.find(here.state))
+def check_no_duplicates(here: Machine) -> None:
+    """Check that each Model has one Service, Configuration and Route, and each Revision one child of each kind."""
+    client = Client(LocalPlatform.find(here.state))
     names = {"steady", "moving"}
     for kind in (SERVICE, CONFIGURATION, ROUTE):
         assert {item["metadata"]["name"] for item in client.list(kind, "default")["items"]} == names
@@ -144,7 +144,7 @@ def test_down_after_a_crash_leaves_nothing(tmp_path: Path) -> None:
             pass
 
 
-def test_a_platform_runs_where_paths_are_longer_than_the_address_of_a_socket(
+def test_a_platform_runs_with_paths_longer_than_the_address_of_a_socket(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / ("deep" * 38)
@@ -177,7 +177,7 @@ def test_a_copy_of_a_state_folder_leaves_the_original_alone(tmp_path: Path) -> N
         assert copy.processes() == []
 
 
-def test_each_start_makes_a_new_token_that_plain_http_does_not_take(tmp_path: Path) -> None:
+def test_each_start_creates_a_new_token_that_plain_http_rejects(tmp_path: Path) -> None:
     with machine(tmp_path) as here:
         here.up()
         first = (here.state / "token").read_text()
@@ -193,7 +193,7 @@ def test_each_start_makes_a_new_token_that_plain_http_does_not_take(tmp_path: Pa
 
 
 def status_with_token(here: Machine) -> int:
-    """The status of a request with the token over plain HTTP."""
+    """Return the status of a request over plain HTTP with the token."""
     headers = {"Authorization": f"Bearer {(here.state / 'token').read_text().strip()}"}
     request = urllib.request.Request(f"http://127.0.0.1:{here.control}/apis", headers=headers)
     with pytest.raises(urllib.error.HTTPError) as refused:
@@ -203,7 +203,7 @@ def status_with_token(here: Machine) -> int:
 
 
 @pytest.mark.fault("I10")
-def test_up_on_a_folder_with_a_platform_changes_nothing_and_says_so(tmp_path: Path) -> None:
+def test_up_on_a_folder_with_a_platform_changes_nothing_and_reports_it(tmp_path: Path) -> None:
     with machine(tmp_path) as here:
         first = here.up()
         facts = here.facts()
@@ -217,7 +217,7 @@ def test_up_on_a_folder_with_a_platform_changes_nothing_and_says_so(tmp_path: Pa
         assert here.facts() == facts
 
 
-def test_commands_that_start_the_platform_at_once_all_find_it_up(tmp_path: Path) -> None:
+def test_concurrent_starts_all_find_the_running_platform(tmp_path: Path) -> None:
     with machine(tmp_path) as here:
         ports = ("--port", str(here.port), "--control-port", str(here.control))
         with ThreadPoolExecutor(3) as threads:
@@ -230,7 +230,7 @@ def test_commands_that_start_the_platform_at_once_all_find_it_up(tmp_path: Path)
 
 @pytest.mark.parametrize("offset", [0, 1, 2], ids=["gateway", "control", "control TLS"])
 @pytest.mark.fault("I10")
-def test_a_port_in_use_is_named_with_a_command_that_starts_the_platform_on_others(tmp_path: Path, offset: int) -> None:
+def test_the_error_of_a_taken_port_contains_a_command_with_free_ports(tmp_path: Path, offset: int) -> None:
     with machine(tmp_path) as here, socket.create_server(("127.0.0.1", 0)) as other:
         del here.environment["KNODEL_CONTROL_TLS_PORT"]
         taken = other.getsockname()[1]
@@ -245,7 +245,7 @@ def test_a_port_in_use_is_named_with_a_command_that_starts_the_platform_on_other
 
 
 @pytest.mark.fault("I10")
-def test_a_foreign_store_is_refused_and_kept(tmp_path: Path) -> None:
+def test_a_foreign_store_is_rejected_and_not_changed(tmp_path: Path) -> None:
     with machine(tmp_path) as here:
         here.state.mkdir()
         store = here.state / "cluster.db"

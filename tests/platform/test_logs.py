@@ -1,4 +1,4 @@
-"""What a person learns of a model from `knodel logs`, on a platform of its own."""
+"""Test `knodel logs` on a platform of its own."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ LINE = MODEL[: MODEL.index("raise")].count("\n") + 1
 
 
 class Printer(Machine):
-    """A machine, and what the tests need to know of the Pods on it."""
+    """A machine with a model that prints, and access to its Pods."""
 
     def pods(self, model: str) -> list[str]:
-        """The names of the model's Pods."""
+        """Return the names of the model's Pods."""
         found = json.loads(self.run("get", model, "-o", "json"))
         assert found
         folders = (path.parent for path in self.state.glob("logs/*/pod.json") if not (path.parent / "ended").exists())
@@ -41,7 +41,7 @@ class Printer(Machine):
         return sorted(one["name"] for one in known if one["labels"].get("knodel.dev/model") == model)
 
     def pid(self, pod: str) -> int:
-        """The Pod's process."""
+        """Return the process id of the Pod."""
         (folder,) = self.state.glob(f"logs/*_{pod}_*")
         uid = folder.name.rpartition("_")[2]
         return int(json.loads((self.state / "pods" / uid / "run.json").read_text())["pid"])
@@ -55,7 +55,7 @@ class Printer(Machine):
 
 @contextmanager
 def printer(folder: Path) -> Iterator[Printer]:
-    """A machine that is ended at the end."""
+    """Yield a machine, and stop its platform at the end of the test."""
     with machine(folder) as made:
         here = Printer.__new__(Printer)
         here.__dict__ = made.__dict__
@@ -63,7 +63,7 @@ def printer(folder: Path) -> Iterator[Printer]:
 
 
 class Following:
-    """A command that goes on, and the file with what it prints."""
+    """A running command, and the file with its output."""
 
     def __init__(self, here: Machine, path: Path, *arguments: str) -> None:
         self.path = path
@@ -71,24 +71,24 @@ class Following:
             self.process = subprocess.Popen([*KNODEL, *arguments], env=here.environment, stdout=output)
 
     def has(self, text: str) -> bool:
-        """Whether the text was printed."""
+        """Return whether the text was printed."""
         return text in self.path.read_text()
 
 
 def request(value: float) -> str:
-    """One value for the model."""
+    """Return a request body with one value."""
     return json.dumps({"inputs": [{"name": "input-0", "datatype": "FP64", "shape": [1], "data": [value]}]})
 
 
 def deploy(here: Machine, folder: Path, *options: str) -> None:
-    """Deploy the model above."""
+    """Deploy the model that prints."""
     folder.mkdir()
     (folder / "model.py").write_text(MODEL)
     here.run("namespace", "default", "--label", "knodel.dev/allow-code=true")
     here.run("deploy", "printer", "--uri", str(folder), "--format", "python", *options)
 
 
-async def test_what_a_model_prints_and_where_it_fails_is_in_its_log_and_not_in_the_answer(tmp_path: Path) -> None:
+async def test_output_and_tracebacks_of_a_model_are_in_its_log_and_not_in_the_response(tmp_path: Path) -> None:
     with printer(tmp_path) as here:
         here.up()
         deploy(here, tmp_path / "printer", "--min", "1")
@@ -106,7 +106,7 @@ async def test_what_a_model_prints_and_where_it_fails_is_in_its_log_and_not_in_t
         assert not [line for line in log.splitlines() if line.startswith("2026-01-01 00:00:00")]
 
 
-async def test_a_follower_waits_for_replicas_and_goes_on_with_those_that_come_later(tmp_path: Path) -> None:
+async def test_following_waits_for_replicas_and_continues_with_later_ones(tmp_path: Path) -> None:
     with printer(tmp_path) as here:
         here.up()
         deploy(here, tmp_path / "printer", "--no-wait")
@@ -130,7 +130,7 @@ async def test_a_follower_waits_for_replicas_and_goes_on_with_those_that_come_la
         assert len({line.split()[0] for line in lines}) == 2, "each with the name of its replica"
 
 
-async def test_the_logs_of_replicas_that_ended_stay_and_previous_is_the_run_before_a_restart(tmp_path: Path) -> None:
+async def test_logs_of_ended_replicas_remain_and_previous_shows_the_run_before_a_restart(tmp_path: Path) -> None:
     with printer(tmp_path) as here:
         here.up()
         deploy(here, tmp_path / "printer", "--min", "1")

@@ -1,4 +1,4 @@
-"""A platform whose state folder becomes read-only: it is found, serves and can be stopped."""
+"""Test a platform whose state folder becomes read-only: commands find it, it serves, and it can be stopped."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ LEFT = ("platform.json", "gateway/envoy.pid.json", "activator/activator.pid.json
 
 @pytest.fixture
 def here(tmp_path: Path) -> Iterator[Machine]:
-    """A machine on which nothing runs yet."""
+    """Yield a machine on which nothing runs yet."""
     with machine(tmp_path) as made:
         yield made
 
 
 def on_read_only_disk(here: Machine, *, killed: bool) -> None:
-    """Start a platform and stop it on a read-only disk; `killed`: its control plane has been."""
+    """Start a platform and stop it on a read-only disk. With `killed`, its control plane is killed before."""
     here.up()
     here.run("deploy", "double", "--uri", here.artifact("double"))
     make_read_only(here.state)

@@ -1,4 +1,7 @@
-"""The last request against zero, at random, with and without a warm pool. By hand with more: `tests.platform.zero`."""
+"""Test random schedules of a last request against scale to zero, with and without a warm pool.
+
+`python -m tests.platform.zero` runs more of them.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ LIMIT = 120.0  # s; they take 4 on a quiet machine
 
 @pytest.mark.fault("A10", shortened="20 schedules twice, not 10 000")
 @pytest.mark.timeout(420)
-def test_no_request_is_lost_when_it_races_the_end_of_the_last_replica(tmp_path: Path) -> None:
+def test_no_request_fails_while_the_last_replica_stops(tmp_path: Path) -> None:
     with machine(tmp_path) as here:
         here.up()
         races = Races(here, MODELS)
@@ -35,6 +38,6 @@ def test_no_request_is_lost_when_it_races_the_end_of_the_last_replica(tmp_path: 
 
 
 def _raced(tally: Tally) -> bool:
-    """Whether the schedules met models that were up, and such that were not."""
+    """Return whether some schedules found ready models, and some did not."""
     away = tally.found["start"] + tally.found["claim"]
     return tally.found["ready"] > 0 and away > 0

@@ -36,7 +36,7 @@ SHOWN = 10  # failures that are printed
 
 @dataclass
 class Tally:
-    """What became of the schedules. `found`: how a schedule's first request found the model, `ready` or a stage."""
+    """The results of the schedules. `found`: the state of each model at the first request, `ready` or a stage."""
 
     failures: list[str] = field(default_factory=list)
     found: Counter[str] = field(default_factory=Counter)
@@ -64,7 +64,7 @@ class Races:
     seed: int = 0
 
     def deploy(self) -> None:
-        """The models, each at its way to zero."""
+        """Deploy the models; each scales to zero."""
         artifact = Path(self.here.artifact("double")).as_uri()
         made = [_model(self._name(number), artifact) for number in range(self.models)]
         path = self.here.folder / "races.yaml"
@@ -72,11 +72,11 @@ class Races:
         self.here.run("deploy", "-f", str(path))
 
     def pool(self, size: int) -> None:
-        """A warm pool that fits them."""
+        """Create a warm pool for the models."""
         self.here.run("pool", "set", POOL, "--like", self._name(0), "--size", str(size))
 
     async def run(self, schedules: int, limit: float) -> Tally:
-        """Run that many, or as many as `limit` seconds allow."""
+        """Run this number of schedules, or fewer if `limit` seconds are over."""
         tally, began = Tally(), time.monotonic()
         connector, patience = aiohttp.TCPConnector(limit=0), aiohttp.ClientTimeout(PATIENCE)
         async with (
@@ -132,7 +132,7 @@ def _found(timing: str) -> str:
 
 
 def _fault(status: int, text: str, revision: str, name: str, value: float) -> str:
-    """What is wrong with an answer; empty when nothing is."""
+    """Return the fault of a response; empty if there is none."""
     if status != 200:
         return f"status {status}: {text[:200]}"
     found = json.loads(text)["outputs"][0]["data"]
@@ -142,7 +142,7 @@ def _fault(status: int, text: str, revision: str, name: str, value: float) -> st
 
 
 def main() -> int:
-    """Run schedules and print what became of them."""
+    """Run schedules and print the results."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--schedules", type=int, default=10_000)
     parser.add_argument("--models", type=int, default=30)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from clusters.base.objects import CONFIGURATION, SERVICE, Object, name_of
 from serving.install.bundle import OVERLAYS, load_overlay
-from serving.makers.render import render
+from serving.makers.knative import render
 from serving.makers.warm_pool import make_seed
 from serving.types.loader import read_models
 from serving.types.settings.settings import ServerSettings, Settings

@@ -2,7 +2,7 @@
 
 A closed pipe (`knodel list | head -1`) ends the command with exit code 0. A stdout that cannot be written (a full
 disk) is an error. Tables are fitted to a terminal and coloured there; otherwise they have whole cells and no colours.
-Progress is printed to stderr, and only if stderr is a terminal.
+ProgressLine is printed to stderr, and only if stderr is a terminal.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Output:
             raise CommandError(f"cannot write to stdout: {error.strerror}") from error
 
 
-class Progress:
+class ProgressLine:
     """A progress line on stderr with the elapsed time, rewritten in place; nothing if stderr is not a terminal."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

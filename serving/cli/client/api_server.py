@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from clusters.base.redact import one_line, redact_url
 from serving.cli.base.errors import CommandError
-from serving.cli.client.http import Endpoint, Proxy
+from serving.cli.client.http import Proxy, ServerAddress
 
 if TYPE_CHECKING:
     from kubernetes.client import Configuration
@@ -38,7 +38,7 @@ class ApiServer:
         self._endpoint = _endpoint(context, configuration, proxy)
 
     @property
-    def endpoint(self) -> Endpoint:
+    def endpoint(self) -> ServerAddress:
         """The address of the API server."""
         return self._endpoint
 
@@ -73,9 +73,9 @@ class ApiServer:
         return f"{what}: {owner}`knodel doctor --kube-context {self._context}` shows the missing parts"
 
 
-def _endpoint(context: str, found: Configuration, proxy: str) -> Endpoint:
+def _endpoint(context: str, found: Configuration, proxy: str) -> ServerAddress:
     url = _address(context, "server", found.host, tuple(PORTS))
-    return Endpoint(
+    return ServerAddress(
         url.hostname or "",
         url.port or PORTS[url.scheme],
         f"the API server of context {context}",

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 from clusters.base.errors import NamespaceTerminating, NotFound
 from clusters.base.objects import Kind, Object
 from serving.cli.base.errors import CommandError, UsageError
-from serving.cli.client.http import FOREIGN, HttpResponse, exchange
+from serving.cli.client.http import FOREIGN, ApiResponse, exchange
 from serving.cli.client.responses import error_of, is_list, is_object, parse, raise_failure
 from serving.cli.client.server import Server
 
@@ -164,7 +164,7 @@ class Client:
         return {"Accept": JSON, **self._server.credentials()}
 
 
-def _retry_delay(response: HttpResponse) -> float | None:
+def _retry_delay(response: ApiResponse) -> float | None:
     """Return the seconds before a retry, for 429 or 5xx with Retry-After (as client-go does), else None."""
     return response.retry_after(MIN_RETRY_DELAY) if response.status == 429 or response.status >= 500 else None
 

@@ -33,7 +33,7 @@ class Proxy:
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class ServerAddress:
     """The address of an HTTP server, its name in messages (`what`), and the `remedy` when it does not respond.
 
     With `tls`, its certificate must be valid for `tls_name` (empty: for `host`). `prefix` precedes every path. With
@@ -60,7 +60,7 @@ class Endpoint:
         return f"{self.what} at {f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
 
-class HttpResponse:
+class ApiResponse:
     """A response whose head has arrived."""
 
     def __init__(self, response: http.client.HTTPResponse, where: str, late: threading.Event) -> None:
@@ -93,7 +93,7 @@ class HttpResponse:
 
 @contextmanager
 def exchange(
-    endpoint: Endpoint,
+    endpoint: ServerAddress,
     method: str,
     target: str,
     *,
@@ -102,7 +102,7 @@ def exchange(
     timeout: float,
     stream: bool = False,
     silence: float | None = None,
-) -> Iterator[HttpResponse]:
+) -> Iterator[ApiResponse]:
     """Send a request and yield its response; all of it must arrive within `timeout` seconds.
 
     With `stream`, only the head must; the body may then last without limit, with gaps of at most `silence` seconds
@@ -115,7 +115,7 @@ def exchange(
             connection.connect()
             _check_in_time(late)
             connection.request(method, endpoint.prefix + target, body, headers)
-            response = HttpResponse(connection.getresponse(), endpoint.where, late)
+            response = ApiResponse(connection.getresponse(), endpoint.where, late)
             _check_in_time(late)
             if stream:
                 timer.cancel()
@@ -130,7 +130,7 @@ def exchange(
 class _Connection(http.client.HTTPConnection):
     """A connection over TCP or a unix socket, with TLS; it keeps its socket after the response has detached it."""
 
-    def __init__(self, endpoint: Endpoint, timeout: float) -> None:
+    def __init__(self, endpoint: ServerAddress, timeout: float) -> None:
         proxy = endpoint.proxy
         super().__init__(*((proxy.host, proxy.port) if proxy else (endpoint.host, endpoint.port)), timeout=timeout)
         if proxy:
@@ -167,7 +167,7 @@ class _Connection(http.client.HTTPConnection):
             self.sock.do_handshake()
 
 
-def _unreachable(endpoint: Endpoint, error: Exception, late: float | None) -> Unreachable:
+def _unreachable(endpoint: ServerAddress, error: Exception, late: float | None) -> Unreachable:
     if late is not None:
         reason = f"timeout after {late:g} s"
     elif isinstance(error, ssl.SSLCertVerificationError):

@@ -21,7 +21,7 @@ from clusters.base.errors import (
 )
 from clusters.base.objects import Object
 from serving.cli.base.errors import CommandError, UsageError
-from serving.cli.client.http import FOREIGN, HttpResponse
+from serving.cli.client.http import FOREIGN, ApiResponse
 from serving.cli.client.server import Server
 
 OK_BELOW = 300  # status codes; an API server sends no redirects
@@ -57,7 +57,7 @@ def is_list(value: object) -> bool:
     return isinstance(items, list) and all(map(is_object, items))
 
 
-def raise_failure(response: HttpResponse, server: Server, path: str) -> None:
+def raise_failure(response: ApiResponse, server: Server, path: str) -> None:
     """Raise the error of a response with a status of 300 or more."""
     if response.status < OK_BELOW:
         return
@@ -81,14 +81,15 @@ def error_of(status: Object, server: Server) -> KnodelError:
     A refused request is a UsageError (exit code 2), with the message of the API server.
     """
     message, reason, code = str(status.get("message", "")), str(status.get("reason", "")), status.get("code")
-    found = error_class(reason, code if isinstance(code, int) else 0)
-    if reason == Invalid.reason and (fields := _field_errors(status)):
-        return Invalid(message.partition(":")[0], fields)
+    found, causes = error_class(reason, code if isinstance(code, int) else 0), _causes(status)
+    if reason == Invalid.reason and causes:
+        faults = [FieldError(str(cause.get("field", "")), str(cause.get("message", ""))) for cause in causes]
+        return Invalid(message.partition(":")[0], faults)
     if found is Invalid or code in BAD_REQUESTS or ADMISSION.search(message):
         return UsageError(message)
     if code == UNAUTHORIZED:
         return CommandError(server.unauthorized_message(message))
-    if NamespaceTerminating.cause in _cause_reasons(status):
+    if any(cause.get("reason") == NamespaceTerminating.cause for cause in causes):
         if found is NotFound:  # the control API
             return NamespaceTerminating(message)
         return CommandError(f"{message}: wait until it is deleted")
@@ -104,14 +105,6 @@ def resource_of(path: str) -> str:
     if rest[:1] == ["namespaces"] and len(rest) > 2:
         rest = rest[2:]
     return ".".join(word for word in (*rest[:1], group) if word)
-
-
-def _field_errors(status: Object) -> list[FieldError]:
-    return [FieldError(str(cause.get("field", "")), str(cause.get("message", ""))) for cause in _causes(status)]
-
-
-def _cause_reasons(status: Object) -> set[str]:
-    return {str(cause.get("reason", "")) for cause in _causes(status)}
 
 
 def _causes(status: Object) -> list[Object]:

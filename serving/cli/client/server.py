@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from serving.cli.client.http import Endpoint
+from serving.cli.client.http import ServerAddress
 
 
 class Server(Protocol):
     """An API server: its address, its credentials, and the texts of its errors."""
 
     @property
-    def endpoint(self) -> Endpoint:
+    def endpoint(self) -> ServerAddress:
         """The address of the server."""
         ...
 

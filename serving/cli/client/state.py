@@ -12,7 +12,7 @@ from clusters.base.errors import KnodelError
 from clusters.embedded.store.lock import belongs_to, holder, is_foreign, owner_of
 from serving.cli.base.errors import CommandError, Unreachable, UsageError
 from serving.cli.base.home import expand_home
-from serving.cli.client.http import FOREIGN, Endpoint
+from serving.cli.client.http import FOREIGN, ServerAddress
 from serving.types.settings.ports import port_options
 from serving.types.settings.state import CONTROL_SOCKET, TOKEN_FILE, Facts, StateError, split_address
 
@@ -73,7 +73,7 @@ def port_flags(facts: Facts) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Platform:
+class LocalPlatform:
     """A running platform of this machine, as a `Server` of the client."""
 
     state: Path
@@ -83,7 +83,7 @@ class Platform:
     ports: str = ""  # options of `knodel up`, from `port_flags`
 
     @classmethod
-    def find(cls, state: Path) -> Platform:
+    def find(cls, state: Path) -> LocalPlatform:
         """Read the state folder. Raises CommandError when it is another user's, or when no platform runs on it."""
         owner = owner_of(state)
         if is_foreign(owner):
@@ -99,14 +99,16 @@ class Platform:
         return RESTART_WINDOW
 
     @property
-    def endpoint(self) -> Endpoint:
+    def endpoint(self) -> ServerAddress:
         """The control API; only the owner of the state folder may serve it."""
-        return Endpoint(HOST, 80, "the platform", self._remedy, socket=self.state / CONTROL_SOCKET, owner=self.owner)
+        return ServerAddress(
+            HOST, 80, "the platform", self._remedy, socket=self.state / CONTROL_SOCKET, owner=self.owner
+        )
 
     @property
-    def ingress(self) -> Endpoint:
+    def ingress(self) -> ServerAddress:
         """The gateway."""
-        return Endpoint(*self.gateway, "the gateway", self._remedy)
+        return ServerAddress(*self.gateway, "the gateway", self._remedy)
 
     @property
     def _remedy(self) -> str:

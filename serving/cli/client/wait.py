@@ -10,7 +10,7 @@ from clusters.base.durations import parse_duration
 from clusters.base.errors import Gone, NotFound
 from clusters.base.objects import MODEL, Object, condition_of, generation_of, version_of
 from serving.cli.base.errors import CommandError, TimedOut, Unreachable, UsageError
-from serving.cli.base.output import Progress
+from serving.cli.base.output import ProgressLine
 from serving.cli.client.client import Client
 from serving.cli.client.replicas import replica_problems
 from serving.types.lifecycle import CONFIGURATIONS_READY, OBJECTS_APPLIED, READY, RECOVERING, ROUTES_READY
@@ -60,7 +60,7 @@ def is_routed(model: Object, generation: int) -> bool:
 
 def wait_until(client: Client, name: str, namespace: str, timeout: float, done: Callable[[Object], bool]) -> Object:
     """Wait until `done(model)` and return the Model. Raises TimedOut after `timeout` seconds."""
-    progress = Progress()
+    progress = ProgressLine()
     try:
         return _follow(client, name, namespace, timeout, done, progress)
     finally:
@@ -103,7 +103,7 @@ def _holds(model: Object, generation: int, type: str) -> bool:
 
 
 def _follow(
-    client: Client, name: str, namespace: str, timeout: float, done: Callable[[Object], bool], progress: Progress
+    client: Client, name: str, namespace: str, timeout: float, done: Callable[[Object], bool], progress: ProgressLine
 ) -> Object:
     deadline, outage = time.monotonic() + timeout, Outage(client.restart_window)
     while True:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from clusters.base.objects import Object, condition_of, name_of
-from serving.cli.doctor.findings import Finding, ProbeResult
+from serving.cli.doctor.findings import Finding, ProbeResponse
 from serving.cli.settings import READER
 from serving.makers.knative_flags import Flag
 from serving.types.settings.settings import GatewaySettings
@@ -118,7 +118,7 @@ def check_settings(found: GatewaySettings | Unreadable, remedy: str = "") -> Fin
     return Finding("settings", True, f"gateway {found.address}:{found.port}, domain {found.domain}")
 
 
-def check_ingress(gateway: GatewaySettings, result: ProbeResult) -> Finding:
+def check_ingress(gateway: GatewaySettings, result: ProbeResponse) -> Finding:
     """Check that an HTTP server responds at the address that `knodel predict` uses."""
     where = f"{gateway.address}:{gateway.port}"
     if result.status:

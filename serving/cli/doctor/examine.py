@@ -20,10 +20,10 @@ from serving.cli.base.errors import CommandError
 from serving.cli.client.client import Client
 from serving.cli.client.http import exchange
 from serving.cli.client.ports import is_taken, listen_addresses, listeners, suggest_ports
-from serving.cli.client.state import Platform, port_flags
+from serving.cli.client.state import LocalPlatform, port_flags
 from serving.cli.doctor import findings as doctor
 from serving.cli.doctor.examine_models import examine_here
-from serving.cli.doctor.findings import Finding, ProbeResult
+from serving.cli.doctor.findings import Finding, ProbeResponse
 from serving.cli.local_files import kept_limit
 from serving.engines.base.registry import FORMATS
 from serving.storage import kept
@@ -157,26 +157,26 @@ def _kept(state: Path) -> Finding:
     return doctor.check_kept(kept.used_bytes(state / KEPT_FOLDER), limit)
 
 
-def _version(state: Path) -> ProbeResult:
+def _version(state: Path) -> ProbeResponse:
     """Request /version of the control API with the token, over the unix socket."""
     try:
-        platform = Platform.find(state)
+        platform = LocalPlatform.find(state)
         headers = platform.credentials()
         with exchange(platform.endpoint, "GET", "/version", headers=headers, timeout=PROBE_TIMEOUT) as response:
-            return ProbeResult(response.status)
+            return ProbeResponse(response.status)
     except CommandError as error:
-        return ProbeResult(0, str(error))
+        return ProbeResponse(0, str(error))
 
 
-def _get(address: str, path: str) -> ProbeResult:
+def _get(address: str, path: str) -> ProbeResponse:
     connection: http.client.HTTPConnection | None = None
     try:
         host, port = split_address(address)
         connection = http.client.HTTPConnection(host, port, timeout=PROBE_TIMEOUT)
         connection.request("GET", path)
-        return ProbeResult(connection.getresponse().status)
+        return ProbeResponse(connection.getresponse().status)
     except (OSError, ValueError, http.client.HTTPException) as error:
-        return ProbeResult(0, str(error) or error.__class__.__name__)
+        return ProbeResponse(0, str(error) or error.__class__.__name__)
     finally:
         if connection is not None:
             connection.close()

@@ -9,12 +9,12 @@ from clusters.base.objects import CONFIG_MAP, DEPLOYMENT, MODEL, REVISION, Kind,
 from clusters.base.version import VERSION
 from serving.cli.base.errors import CommandError
 from serving.cli.client.client import Client
-from serving.cli.client.http import Endpoint, exchange
+from serving.cli.client.http import ServerAddress, exchange
 from serving.cli.context import Session
 from serving.cli.doctor import cluster as doctor
 from serving.cli.doctor.cluster import Permission, Unreadable
 from serving.cli.doctor.examine_models import examine_there
-from serving.cli.doctor.findings import Finding, ProbeResult
+from serving.cli.doctor.findings import Finding, ProbeResponse
 from serving.cli.settings import CONFIG_NAME, SYSTEM_NAMESPACE, installed_settings
 from serving.makers.knative_flags import FLAGS
 from serving.makers.knative_flags import NAMESPACE as KNATIVE_NAMESPACE
@@ -152,11 +152,11 @@ def _settings_and_ingress(client: Client, context: str) -> Iterator[Finding]:
     yield doctor.check_ingress(gateway, _probe_ingress(gateway))
 
 
-def _probe_ingress(gateway: GatewaySettings) -> ProbeResult:
+def _probe_ingress(gateway: GatewaySettings) -> ProbeResponse:
     """Send a request for a host that no model has; any response is good."""
-    endpoint = Endpoint(gateway.address, gateway.port, "the ingress", "")
+    endpoint = ServerAddress(gateway.address, gateway.port, "the ingress", "")
     try:
         with exchange(endpoint, "GET", "/", headers={"Host": gateway.domain}, timeout=PROBE_TIMEOUT) as response:
-            return ProbeResult(response.status)
+            return ProbeResponse(response.status)
     except CommandError as error:
-        return ProbeResult(0, str(error.__cause__ or error))
+        return ProbeResponse(0, str(error.__cause__ or error))

@@ -45,7 +45,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class ProbeResult:
+class ProbeResponse:
     """The response of an address: its HTTP status, or 0 with the `error` if there was none."""
 
     status: int
@@ -143,7 +143,9 @@ def check_platform(state: Path, holder: int | None, facts: Facts | None, fault: 
     return Finding("platform", True, f"process {facts.pid}, version {facts.version}")
 
 
-def check_responses(facts: Facts, control: ProbeResult, gateway: ProbeResult, token: ProbeResult) -> list[Finding]:
+def check_responses(
+    facts: Facts, control: ProbeResponse, gateway: ProbeResponse, token: ProbeResponse
+) -> list[Finding]:
     """Check the responses of a running platform: /readyz, the gateway, and the control API with the token."""
     log = f"see {facts.state}/platform.log"
     unable = f"{log}: it is starting or stopping, or its disk is not writable"
@@ -221,7 +223,7 @@ def _limit(value: int) -> str:
     return "unlimited" if value == INFINITY else str(value)
 
 
-def _text(result: ProbeResult, *, shown: bool = True) -> str:
+def _text(result: ProbeResponse, *, shown: bool = True) -> str:
     """Describe a result; without `shown`, omit the status, as it is arbitrary for `/` of the gateway."""
     if not result.status:
         return f"does not respond ({result.error})"

@@ -24,7 +24,7 @@ from eventing.objects.ports import ANY, EventSource, HmacAuth
 from eventing.objects.sequence import EventSequence
 from serving.cli.base.errors import CommandError, UsageError
 from serving.cli.client.client import Client
-from serving.cli.client.http import HttpResponse, exchange
+from serving.cli.client.http import ApiResponse, exchange
 from serving.cli.context import Session, verb
 from serving.cli.data import parse_data, read_data
 from serving.cli.names import formats, models, sources
@@ -171,7 +171,7 @@ def _metrics(given: Sequence[str]) -> dict[str, float]:
     return found
 
 
-def _failure(answer: HttpResponse, content: bytes) -> CommandError:
+def _failure(answer: ApiResponse, content: bytes) -> CommandError:
     try:
         known: Any = json.loads(content)
         reason = str(known.get("error") or known.get("message"))

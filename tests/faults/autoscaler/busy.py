@@ -8,7 +8,7 @@ import time
 
 from clusters.base.objects import DEPLOYMENT
 from serving.cli.client.client import Client
-from serving.cli.client.state import Platform
+from serving.cli.client.state import LocalPlatform
 from tests.faults.kit import programs
 from tests.platform.machine import Machine
 from tests.support.wait import eventually
@@ -32,7 +32,7 @@ async def deploy(here: Machine, name: str = NAME, **spec: object) -> None:
 
 def replicas(here: Machine, name: str = NAME) -> int:
     """What the Deployment is asked for."""
-    client = Client(Platform.find(here.state))
+    client = Client(LocalPlatform.find(here.state))
     return int(client.get(DEPLOYMENT, f"{name}-00001-deployment", "default")["spec"]["replicas"])
 
 

@@ -15,11 +15,11 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from serving.cli.client import client
-from serving.cli.client.http import HttpResponse, exchange
+from serving.cli.client.http import ApiResponse, exchange
 from serving.cli.main import main
 from tests.faults.kit.crash import When
 
-Exchange = Callable[..., AbstractContextManager[HttpResponse]]
+Exchange = Callable[..., AbstractContextManager[ApiResponse]]
 
 
 class Struck:
@@ -32,7 +32,7 @@ class Struck:
         self._blow = blow
 
     @contextmanager
-    def exchange(self, *arguments: Any, **named: Any) -> Iterator[HttpResponse]:
+    def exchange(self, *arguments: Any, **named: Any) -> Iterator[ApiResponse]:
         """As `serving.cli.client.http.exchange`."""
         self.count += 1
         self._strike("before")

@@ -16,7 +16,7 @@ from typing import Any
 from clusters.base.errors import KnodelError
 from clusters.base.objects import Kind, Object
 from serving.cli.client.client import Client
-from serving.cli.client.state import Platform
+from serving.cli.client.state import LocalPlatform
 from serving.types.settings.state import Facts
 from tests.faults.kit.crash import FOREVER, Countdown, When, Written, countdown_of, read_transcript, transcript_of
 from tests.platform.machine import KNODEL, Machine
@@ -91,7 +91,7 @@ class CrashingMachine(Machine):
 
     def client(self) -> Client:
         """Of the platform that runs, or ran last."""
-        return Client(Platform.find(self.state), timeout=5.0)
+        return Client(LocalPlatform.find(self.state), timeout=5.0)
 
     def list(self, kind: Kind) -> list[Object]:
         """All objects of the kind; the platform must run."""

@@ -15,7 +15,7 @@ import pytest
 from clusters.base.objects import MODEL_EVENT
 from eventing.objects.model_event import event_name
 from serving.cli.client.client import Client
-from serving.cli.client.state import Platform
+from serving.cli.client.state import LocalPlatform
 from tests.faults.events.sender import Sender
 from tests.platform.machine import Machine, machine
 from tests.support.wait import eventually
@@ -90,7 +90,7 @@ async def test_what_was_acknowledged_is_kept_and_nothing_is_while_fsync_fails(tm
             switch.unlink()
             here.up()
             assert await status_of(sender, session, "t0") == 202
-            found = Client(Platform.find(here.state)).list(MODEL_EVENT, "default")["items"]
+            found = Client(LocalPlatform.find(here.state)).list(MODEL_EVENT, "default")["items"]
             kept = {one["metadata"]["name"] for one in found}
             assert {event_name(SOURCE, one) for one in taken} <= kept
             assert {await status_of(sender, session, f"r{number}") for number in range(REFUSED)} == {202}

@@ -13,7 +13,7 @@ import pytest
 from clusters.base.objects import MODEL, MODEL_EVENT, REVISION, condition_of, generation_of
 from eventing.objects.outgoing import is_outgoing
 from serving.cli.client.client import Client
-from serving.cli.client.state import Platform
+from serving.cli.client.state import LocalPlatform
 from tests.faults.events.sender import Sender
 from tests.platform.machine import Machine, machine
 from tests.scenarios.world import infer_body
@@ -45,7 +45,7 @@ class Flood:
         self.newest = ""
         self.took: list[float] = []
         self.unready: list[int] = []
-        self.client = Client(Platform.find(here.state))
+        self.client = Client(LocalPlatform.find(here.state))
         self._artifacts = [here.artifact(name) for name in ("double", "triple")]
         self._stormy = Sender.allowed(here, "/training/storm", "flooded")
         self._quiet = Sender.allowed(here, "/training/quiet", "quiet")

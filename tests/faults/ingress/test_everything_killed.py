@@ -14,7 +14,7 @@ import pytest
 
 from loadtests.bench.processes import processes_of
 from tests.platform.machine import Machine, machine
-from tests.platform.test_life import check_nothing_is_doubled
+from tests.platform.test_life import check_no_duplicates
 
 LOOPS, ALL_LOOPS = 10, 500
 LATEST = 0.9  # s from the start of what is interrupted to the kill: a start takes one, a change less
@@ -39,7 +39,7 @@ def test_a_machine_comes_back_from_the_death_of_all_its_processes(tmp_path: Path
             here.run("wait", "moving")
             assert here.ask("moving") in FACTORS.values(), number
         here.run("promote", "moving")
-        check_nothing_is_doubled(here)
+        check_no_duplicates(here)
         here.run("down")
         assert here.processes() == []
 

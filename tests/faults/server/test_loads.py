@@ -12,7 +12,7 @@ import pytest
 from clusters.base.objects import MODEL, condition_of
 from clusters.embedded.kubelet.node import FIRST_BACKOFF
 from serving.cli.client.client import Client
-from serving.cli.client.state import Platform
+from serving.cli.client.state import LocalPlatform
 from tests.platform.machine import Machine, machine
 from tests.platform.test_life import Prober
 from tests.support.wait import eventually
@@ -51,7 +51,7 @@ async def test_no_such_model_is_ready_and_others_are_not_harmed(tmp_path: Path) 
         here.run("deploy", "steady", "--uri", here.artifact("double"), "--min", "1")
         prober = Prober(here.port, "steady")
         here.run("deploy", "-f", str(written(here)), "--no-wait")
-        client = Client(Platform.find(here.state))
+        client = Client(LocalPlatform.find(here.state))
 
         def failed() -> bool:
             """All of them, each with the reason that is its own."""

@@ -37,8 +37,7 @@ from eventing.webhook.webhook import make_webhook
 from serving.cli.main import VERBS, main
 from serving.control_api.app import ControlApi
 from serving.control_api.guard import Guard
-from serving.control_api.server import listen, make_server
-from serving.control_api.webhook import WithWebhook
+from serving.control_api.server import WithWebhook, listen, make_server
 from serving.platform.admission import make_model_validator
 from serving.types.event_source import validate_event_source
 from serving.types.settings.settings import Settings

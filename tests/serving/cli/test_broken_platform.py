@@ -20,7 +20,7 @@ from clusters.net import unix_sockets
 from serving.cli.base.errors import CommandError
 from serving.cli.client.client import Client
 from serving.cli.client.http import MAX_LINE_BYTES
-from serving.cli.client.state import Platform
+from serving.cli.client.state import LocalPlatform
 from serving.types.settings.state import CONTROL_SOCKET, PLATFORM_FILE
 from tests.serving.cli.conftest import Knodel, announce
 
@@ -37,11 +37,11 @@ def listener(talk: Talk) -> Iterator[tuple[str, int]]:
 
 
 @contextlib.contextmanager
-def platform(state: Path, talk: Talk, *, version: str = VERSION) -> Iterator[Platform]:
+def platform(state: Path, talk: Talk, *, version: str = VERSION) -> Iterator[LocalPlatform]:
     """Run a platform whose control API is handled by `talk`."""
     announce(state, "127.0.0.1:9", version=version)
     with FolderLock(state), unix_sockets.listen(state / CONTROL_SOCKET) as server, handled(server, talk):
-        yield Platform.find(state)
+        yield LocalPlatform.find(state)
 
 
 @contextlib.contextmanager

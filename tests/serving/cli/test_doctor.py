@@ -21,7 +21,7 @@ from serving.cli.client.ports import Listener, is_taken, listeners, listening_in
 from serving.cli.doctor import examine
 from serving.cli.doctor import findings as doctor
 from serving.cli.doctor import models as model_doctor
-from serving.cli.doctor.findings import INFINITY, Finding, ProbeResult
+from serving.cli.doctor.findings import INFINITY, Finding, ProbeResponse
 from serving.storage import kept
 from serving.storage.sources.local import LocalPath
 from serving.types.settings.state import KEPT_FOLDER, Facts
@@ -31,7 +31,7 @@ from tests.serving.cli.test_down import marked
 STATE = Path("/state")
 HUB = ("hub.test", 443)
 FACTS = Facts(7, 1, "0.1.0", "/state", "127.0.0.1:8080", "127.0.0.1:8081", "127.0.0.1:8443", "localhost")
-OK = ProbeResult(200)
+OK = ProbeResponse(200)
 
 
 def model(name: str, *, ready: str = "True", **spec: str) -> Object:
@@ -163,15 +163,18 @@ def test_what_is_seen_becomes_a_finding(finding: Finding, ok: bool, words: str) 
 @pytest.mark.parametrize(
     ("replies", "bad"),
     [
-        ((OK, ProbeResult(404), OK), []),
-        ((ProbeResult(0, "timed out"), ProbeResult(404), ProbeResult(0, "timed out")), ["events and probes", "token"]),
-        ((ProbeResult(503), OK, OK), ["events and probes"]),
-        ((OK, ProbeResult(0, "refused"), OK), ["gateway"]),
-        ((OK, OK, ProbeResult(401)), ["token"]),
+        ((OK, ProbeResponse(404), OK), []),
+        (
+            (ProbeResponse(0, "timed out"), ProbeResponse(404), ProbeResponse(0, "timed out")),
+            ["events and probes", "token"],
+        ),
+        ((ProbeResponse(503), OK, OK), ["events and probes"]),
+        ((OK, ProbeResponse(0, "refused"), OK), ["gateway"]),
+        ((OK, OK, ProbeResponse(401)), ["token"]),
     ],
 )
 def test_a_platform_that_does_not_answer_is_found(
-    replies: tuple[ProbeResult, ProbeResult, ProbeResult], bad: list[str]
+    replies: tuple[ProbeResponse, ProbeResponse, ProbeResponse], bad: list[str]
 ) -> None:
     findings = doctor.check_responses(FACTS, *replies)
 
@@ -180,7 +183,7 @@ def test_a_platform_that_does_not_answer_is_found(
 
 
 def test_the_gateways_status_at_its_root_is_not_shown() -> None:
-    findings = {finding.check: finding.message for finding in doctor.check_responses(FACTS, OK, ProbeResult(404), OK)}
+    findings = {finding.check: finding.message for finding in doctor.check_responses(FACTS, OK, ProbeResponse(404), OK)}
 
     assert findings["gateway"] == "127.0.0.1:8080 responds"
     assert findings["events and probes"] == "127.0.0.1:8081 responds with 200"
@@ -194,7 +197,7 @@ def test_help_and_doctor_name_the_ports_alike(knodel: Knodel) -> None:
 
 
 def test_a_platform_that_can_write_nothing_is_not_to_be_ended() -> None:
-    [control, *others] = doctor.check_responses(FACTS, ProbeResult(503), ProbeResult(404), ProbeResult(200))
+    [control, *others] = doctor.check_responses(FACTS, ProbeResponse(503), ProbeResponse(404), ProbeResponse(200))
 
     assert "its disk is not writable" in control.remedy
     assert "down" not in control.remedy

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.cli.base.output import Output, Progress, progress_line
+from serving.cli.base.output import Output, ProgressLine, progress_line
 from serving.cli.base.tables import display_width, lay_out, shorten
 from tests.serving.cli.conftest import Served
 from tests.support.terminal import run_on_terminal
@@ -143,7 +143,7 @@ def test_a_wait_shows_its_seconds_first(seconds: float, columns: int, line: str)
 def test_a_wait_is_redrawn_and_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = make_terminal(monkeypatch)
     clock = iter([0.0, 0.0, 61.0])
-    progress = Progress(lambda: next(clock))
+    progress = ProgressLine(lambda: next(clock))
 
     progress.show("starting")
     progress.show("nearly there")

@@ -17,7 +17,7 @@ from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.store.history import BLOCK, LONGEST
 from serving.control_api import body as bodies
 from serving.control_api.body import QUICK, read
-from serving.control_api.status import BadRequest
+from serving.control_api.status import MalformedRequest
 from tests.scenarios.world import model
 from tests.serving.control_api.conftest import TOKEN, Served
 
@@ -169,7 +169,7 @@ async def test_a_caller_that_leaves_within_its_body_is_no_fault_of_ours() -> Non
     async def receive() -> Any:
         return next(messages)
 
-    with pytest.raises(BadRequest, match="the caller disconnected"):
+    with pytest.raises(MalformedRequest, match="the caller disconnected"):
         await read(Request({"type": "http", "method": "POST", "headers": []}, receive), lambda _: None)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from clusters.base.errors import Invalid
-from serving.control_api.status import BadRequest
+from serving.control_api.status import MalformedRequest
 from serving.control_api.strategic import strategic_merge_patch
 
 
@@ -108,5 +108,5 @@ def test_a_directive_that_kubernetes_does_not_know_or_take_is_refused_by_its_fie
     ],
 )  # fmt: skip
 def test_a_malformed_list_of_a_directive_is_a_bad_request(patch: dict[str, Any], place: str) -> None:
-    with pytest.raises(BadRequest, match=re.escape(place)):
+    with pytest.raises(MalformedRequest, match=re.escape(place)):
         strategic_merge_patch({"metadata": {"finalizers": ["a"], "name": "x"}, "data": {"a": "1"}}, patch, "it")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from serving.control_api.webhook import WithWebhook
+from serving.control_api.server import WithWebhook
 
 
 def note(name: str, reached: list[str]) -> ASGIApp:

@@ -14,7 +14,7 @@ from clusters.base.objects import CONFIG_MAP, DEPLOYMENT, Kind, Object, generati
 from clusters.embedded.cluster import EmbeddedCluster
 from serving.install.kinds import CORE_SERVICE, CRD
 from serving.install.knative import NEEDED
-from serving.install.waiting import Deadline
+from serving.install.waiting import WaitDeadline
 from serving.makers.knative_flags import NAMESPACE
 from tests.support.loops import at_work
 
@@ -123,9 +123,9 @@ async def knative(cluster: EmbeddedCluster) -> Knative:
 
 
 @pytest.fixture
-def deadline() -> Deadline:
+def deadline() -> WaitDeadline:
     """Time enough."""
-    return Deadline(BriskClock(), 10.0, lambda _: None)
+    return WaitDeadline(BriskClock(), 10.0, lambda _: None)
 
 
 async def versions(cluster: Cluster, kinds: tuple[Kind, ...]) -> dict[tuple[str, str], str]:

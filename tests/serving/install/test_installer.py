@@ -16,12 +16,12 @@ from clusters.runtime.manager.fence import FencedCluster
 from serving.install import bundle
 from serving.install.bundle import LABEL
 from serving.install.configuration import NAME, settings_of
-from serving.install.installer import Change, Installer
+from serving.install.installer import Installer, ManifestChange
 from serving.install.kinds import CRD, ORDER
 from serving.install.pool_key import NAME as POOL_KEY
 from serving.install.pool_key import make_pool_key
 from serving.install.uninstaller import ModelsLeft, delete_owned, owned_by_people, remove_all, require_none
-from serving.install.waiting import Deadline, NotDone
+from serving.install.waiting import NotDone, WaitDeadline
 from serving.types.settings.settings import SettingsError
 from tests.serving.install.conftest import BriskClock, Knative, Kubernetes, versions
 from tests.serving.models import model_object
@@ -41,19 +41,19 @@ def silent(_: str) -> None:
     """Nobody looks."""
 
 
-async def install(cluster: Cluster, deadline: Deadline, overlay: str = "production") -> list[Change]:
+async def install(cluster: Cluster, deadline: WaitDeadline, overlay: str = "production") -> list[ManifestChange]:
     installer, objects = Installer(cluster, silent), load_overlay(overlay)
     changes = await installer.apply(objects, deadline)
     await installer.wait(objects, deadline)
     return changes
 
 
-def done(changes: list[Change]) -> set[str]:
+def done(changes: list[ManifestChange]) -> set[str]:
     return {change.done for change in changes}
 
 
 async def test_everything_is_made_and_runs(
-    cluster: EmbeddedCluster, kubernetes: Kubernetes, knative: Knative, deadline: Deadline
+    cluster: EmbeddedCluster, kubernetes: Kubernetes, knative: Knative, deadline: WaitDeadline
 ) -> None:
     changes = await install(cluster, deadline)
     assert done(changes) == {"created"}
@@ -63,7 +63,7 @@ async def test_everything_is_made_and_runs(
 
 
 async def test_a_second_time_changes_nothing(
-    cluster: EmbeddedCluster, kubernetes: Kubernetes, knative: Knative, deadline: Deadline
+    cluster: EmbeddedCluster, kubernetes: Kubernetes, knative: Knative, deadline: WaitDeadline
 ) -> None:
     await install(cluster, deadline)
     before = await versions(cluster, ORDER)
@@ -86,7 +86,7 @@ class Patience:
 
 @pytest.mark.parametrize("writes", [0, 1, 2, 5, 13, 30])
 async def test_one_that_was_interrupted_is_run_again(
-    cluster: EmbeddedCluster, kubernetes: Kubernetes, knative: Knative, deadline: Deadline, writes: int
+    cluster: EmbeddedCluster, kubernetes: Kubernetes, knative: Knative, deadline: WaitDeadline, writes: int
 ) -> None:
     with pytest.raises(Unavailable):
         await install(FencedCluster(cluster, Patience(writes)), deadline)
@@ -95,7 +95,7 @@ async def test_one_that_was_interrupted_is_run_again(
 
 
 async def test_another_overlay_removes_what_it_has_not(
-    cluster: EmbeddedCluster, kubernetes: Kubernetes, knative: Knative, deadline: Deadline
+    cluster: EmbeddedCluster, kubernetes: Kubernetes, knative: Knative, deadline: WaitDeadline
 ) -> None:
     await install(cluster, deadline)
     await knative.put(BUDGETS, SYSTEM, "theirs", spec={"minAvailable": 1})
@@ -106,7 +106,7 @@ async def test_another_overlay_removes_what_it_has_not(
 
 
 async def test_a_dry_run_changes_nothing_and_tells_what_would_be(
-    cluster: EmbeddedCluster, kubernetes: Kubernetes, knative: Knative, deadline: Deadline
+    cluster: EmbeddedCluster, kubernetes: Kubernetes, knative: Knative, deadline: WaitDeadline
 ) -> None:
     before = await versions(cluster, ORDER)
     changes = await Installer(cluster, silent, dry_run=True).apply(load_overlay("edge"), deadline)
@@ -122,7 +122,7 @@ async def test_a_dry_run_changes_nothing_and_tells_what_would_be(
 
 
 async def test_the_ingress_is_found_and_written_down(
-    cluster: EmbeddedCluster, kubernetes: Kubernetes, knative: Knative, deadline: Deadline
+    cluster: EmbeddedCluster, kubernetes: Kubernetes, knative: Knative, deadline: WaitDeadline
 ) -> None:
     await install(cluster, deadline)
     settings = settings_of(await cluster.get(CONFIG_MAP, NAME, SYSTEM))
@@ -131,7 +131,7 @@ async def test_the_ingress_is_found_and_written_down(
 
 
 async def test_settings_that_somebody_changed_stay(
-    cluster: EmbeddedCluster, kubernetes: Kubernetes, knative: Knative, deadline: Deadline
+    cluster: EmbeddedCluster, kubernetes: Kubernetes, knative: Knative, deadline: WaitDeadline
 ) -> None:
     await install(cluster, deadline)
     theirs = "# ours, please keep\ngateway: {address: 10.0.0.1, port: 8080, domain: models.example.org}\n"
@@ -141,7 +141,7 @@ async def test_settings_that_somebody_changed_stay(
 
 
 async def test_settings_that_nobody_changed_follow_the_overlay(
-    cluster: EmbeddedCluster, kubernetes: Kubernetes, knative: Knative, deadline: Deadline
+    cluster: EmbeddedCluster, kubernetes: Kubernetes, knative: Knative, deadline: WaitDeadline
 ) -> None:
     await install(cluster, deadline)
     await install(cluster, deadline, "testbed")
@@ -150,7 +150,7 @@ async def test_settings_that_nobody_changed_follow_the_overlay(
 
 
 async def test_settings_that_nobody_understands_end_it(
-    cluster: EmbeddedCluster, kubernetes: Kubernetes, knative: Knative, deadline: Deadline
+    cluster: EmbeddedCluster, kubernetes: Kubernetes, knative: Knative, deadline: WaitDeadline
 ) -> None:
     await install(cluster, deadline)
     await cluster.patch(CONFIG_MAP, NAME, {"data": {"config.yaml": "gatewy: {}"}}, SYSTEM, manager="somebody")
@@ -170,13 +170,13 @@ async def test_what_does_not_come_up_is_named_with_the_reason(
     status = {"status": {"containerStatuses": [{"state": {"waiting": waiting}}]}}
     await cluster.patch(POD, "knodel-controller-x", status, SYSTEM, manager="kubelet", subresource="status")
     with pytest.raises(NotDone) as caught:
-        await install(cluster, Deadline(BriskClock(), 1.0, silent))
+        await install(cluster, WaitDeadline(BriskClock(), 1.0, silent))
     assert "deployment knodel-controller: 0 of 2 replicas are available" in str(caught.value)
     assert "ImagePullBackOff: no such image" in str(caught.value)
 
 
 async def test_uninstall_removes_all_of_ours_and_nothing_of_theirs(
-    cluster: EmbeddedCluster, kubernetes: Kubernetes, knative: Knative, deadline: Deadline
+    cluster: EmbeddedCluster, kubernetes: Kubernetes, knative: Knative, deadline: WaitDeadline
 ) -> None:
     before = {key for key, _ in (await versions(cluster, ORDER)).items()}
     await install(cluster, deadline)
@@ -188,7 +188,7 @@ async def test_uninstall_removes_all_of_ours_and_nothing_of_theirs(
 
 
 async def test_uninstall_with_a_dry_run_only_tells(
-    cluster: EmbeddedCluster, kubernetes: Kubernetes, knative: Knative, deadline: Deadline
+    cluster: EmbeddedCluster, kubernetes: Kubernetes, knative: Knative, deadline: WaitDeadline
 ) -> None:
     await install(cluster, deadline)
     before = await versions(cluster, ORDER)
@@ -197,7 +197,7 @@ async def test_uninstall_with_a_dry_run_only_tells(
     assert await versions(cluster, ORDER) == before
 
 
-async def test_models_and_warm_pools_that_are_left_are_named(cluster: EmbeddedCluster, deadline: Deadline) -> None:
+async def test_models_and_warm_pools_that_are_left_are_named(cluster: EmbeddedCluster, deadline: WaitDeadline) -> None:
     require_none(await owned_by_people(cluster))
     for number in range(7):
         await cluster.create(MODEL, model_object(f"m{number}"), manager="user")
@@ -211,13 +211,13 @@ async def test_models_and_warm_pools_that_are_left_are_named(cluster: EmbeddedCl
 
 
 async def test_the_key_of_warm_pools_is_made_once_and_never_written_over(
-    cluster: EmbeddedCluster, kubernetes: Kubernetes, knative: Knative, deadline: Deadline
+    cluster: EmbeddedCluster, kubernetes: Kubernetes, knative: Knative, deadline: WaitDeadline
 ) -> None:
-    assert Change(SECRET, KEY_OF_POOLS, "created") in await install(cluster, deadline)
+    assert ManifestChange(SECRET, KEY_OF_POOLS, "created") in await install(cluster, deadline)
     made = await cluster.get(SECRET, KEY_OF_POOLS.name, SYSTEM)
     assert len(base64.b64decode(made["data"]["key"])) == 32
 
-    assert Change(SECRET, KEY_OF_POOLS, "unchanged") in await install(cluster, deadline)
+    assert ManifestChange(SECRET, KEY_OF_POOLS, "unchanged") in await install(cluster, deadline)
     assert await cluster.get(SECRET, KEY_OF_POOLS.name, SYSTEM) == made
 
 

@@ -11,9 +11,8 @@ import autoscaler.warmpool.claims.assignment as claims
 from autoscaler.types import Policy
 from clusters.base.objects import SERVICE, Object, controller_of, labels_of
 from clusters.embedded.knative.admission.validation import KNATIVE_FEATURES, validators
-from serving.makers.knative import make_configurations, make_route, make_service, make_templates
+from serving.makers.knative import make_configurations, make_policy, make_route, make_service, make_templates
 from serving.makers.knative_flags import VOLUME_CLAIMS
-from serving.makers.policy import make_policy
 from serving.makers.targets import first_traffic
 from serving.modelserver.base.assignment import BatchBounds, ModelBounds, parse_assignment
 from serving.modelserver.base.options import parse_options

@@ -13,7 +13,7 @@ import yaml
 
 from clusters.base.objects import CONFIGURATION, ROUTE, SERVICE
 from clusters.embedded.knative.admission.validation import VALIDATORS
-from serving.makers.render import render
+from serving.makers.knative import render
 from serving.types.loader import load_objects, read_models
 from serving.types.settings.settings import ServerSettings, Settings
 

@@ -8,7 +8,7 @@ import click
 
 from clusters.base.objects import MODEL, POD
 from serving.cli.base.errors import TimedOut
-from serving.cli.base.output import Progress
+from serving.cli.base.output import ProgressLine
 from serving.cli.client.client import Client
 from serving.cli.client.wait import parse_timeout
 from serving.cli.context import Session, timeout_option, verb
@@ -33,7 +33,7 @@ def command(session: Session, name: str, wait: bool, timeout: str) -> None:
 
 
 def _wait_for_end(client: Client, name: str, namespace: str, seconds: float) -> None:
-    progress, deadline = Progress(), time.monotonic() + seconds
+    progress, deadline = ProgressLine(), time.monotonic() + seconds
     try:
         while True:
             left = client.list(POD, namespace, f"{LABEL_MODEL}={name}")["items"]

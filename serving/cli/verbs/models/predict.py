@@ -13,7 +13,7 @@ from clusters.base.names import dns_label_fault
 from clusters.base.objects import MODEL, condition_of
 from serving.cli.addresses import curl, path_address
 from serving.cli.base.errors import CommandError, DoesNotExist, TimedOut, UsageError
-from serving.cli.client.http import HttpResponse, exchange
+from serving.cli.client.http import ApiResponse, exchange
 from serving.cli.context import Session, verb
 from serving.cli.data import parse_data, read_data
 from serving.cli.example import example_request
@@ -77,7 +77,7 @@ def _show_request(session: Session, name: str, tag: str, request: str) -> None:
     click.echo(curl(f"{url}/v2/models/{name}/infer", request), err=True)
 
 
-def _failure(session: Session, name: str, answer: HttpResponse, content: bytes) -> CommandError:
+def _failure(session: Session, name: str, answer: ApiResponse, content: bytes) -> CommandError:
     try:
         known: Any = json.loads(content)
         reason = str(known["error"])

@@ -9,7 +9,7 @@ from serving.cli.context import Session, verb
 from serving.cli.files import models_of
 from serving.cli.names import models_file
 from serving.cli.settings import settings_in_force
-from serving.makers.render import render
+from serving.makers.knative import render
 
 
 @verb("render", examples=[("Print the objects of a file's Models", "knodel render -f models.yaml")])

@@ -13,7 +13,7 @@ import click
 
 from clusters.embedded.store.lock import FolderLock, Locked, ReadOnlyFolder, holder
 from serving.cli.base.errors import CommandError, TimedOut
-from serving.cli.base.output import Progress
+from serving.cli.base.output import ProgressLine
 from serving.cli.client.wait import parse_timeout
 from serving.cli.context import Session, timeout_option, verb
 
@@ -92,7 +92,7 @@ def _signal(process: int, pid: int, number: signal.Signals) -> None:
 
 def _wait(process: int, pid: int, deadline: float) -> bool:
     """Wait until the process ends. Return whether it did before the deadline."""
-    progress, poll = Progress(), select.poll()
+    progress, poll = ProgressLine(), select.poll()
     poll.register(process, select.POLLIN)
     try:
         while (left := deadline - time.monotonic()) > 0:
@@ -114,7 +114,7 @@ def _stop_orphans(state: Path, deadline: float) -> tuple[list[str], list[Path]]:
 
     if not state.is_dir() and not find_orphans(state):
         return [], []
-    lock, progress = FolderLock(state), Progress()
+    lock, progress = FolderLock(state), ProgressLine()
     with suppress(ReadOnlyFolder):
         _acquire(lock, deadline)
     try:

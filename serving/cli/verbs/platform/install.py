@@ -11,7 +11,7 @@ import click
 
 from clusters.base.objects import Object
 from serving.cli.base.errors import TimedOut, UsageError
-from serving.cli.base.output import Progress
+from serving.cli.base.output import ProgressLine
 from serving.cli.client.wait import parse_timeout
 from serving.cli.context import Session, timeout_option, verb
 from serving.install.bundle import OVERLAYS
@@ -66,10 +66,10 @@ async def _install(
     from serving.cli.verbs.platform.installing import flag_lines, ingress_lines, print_changes
     from serving.install.installer import Installer
     from serving.install.knative import flags_off, require_knative, switch_on
-    from serving.install.waiting import Deadline, NotDone
+    from serving.install.waiting import NotDone, WaitDeadline
 
-    progress = Progress()
-    deadline = Deadline(SystemClock(), seconds, progress.show)
+    progress = ProgressLine()
+    deadline = WaitDeadline(SystemClock(), seconds, progress.show)
     try:
         async with KubernetesCluster.connect(session.kube.name if session.kube else None) as cluster:
             await require_knative(cluster)

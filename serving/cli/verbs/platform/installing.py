@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from serving.cli.base.output import Output
-from serving.install.installer import Change
+from serving.install.installer import ManifestChange
 from serving.makers.knative_flags import Flag
 from serving.types.settings.settings import Settings
 
 UNCHANGED = "unchanged"
 
 
-def print_changes(output: Output, changes: Sequence[Change], notes: Iterable[str], dry_run: bool) -> None:
+def print_changes(output: Output, changes: Sequence[ManifestChange], notes: Iterable[str], dry_run: bool) -> None:
     """Print a line for each changed object and for each note; with `-o json` or yaml, all objects."""
     if output.structured:
         output.value(

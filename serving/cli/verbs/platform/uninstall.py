@@ -7,7 +7,7 @@ import asyncio
 import click
 
 from serving.cli.base.errors import TimedOut
-from serving.cli.base.output import Progress
+from serving.cli.base.output import ProgressLine
 from serving.cli.client.wait import parse_timeout
 from serving.cli.context import Session, timeout_option, verb
 
@@ -28,13 +28,13 @@ async def _uninstall(session: Session, may_delete: bool, dry_run: bool, seconds:
     from clusters.base.clock import SystemClock
     from clusters.kubernetes import KubernetesCluster
     from serving.cli.verbs.platform.installing import print_changes
-    from serving.install.installer import Change
+    from serving.install.installer import ManifestChange
     from serving.install.uninstaller import delete_owned, owned_by_people, remove_all, require_none
-    from serving.install.waiting import Deadline, NotDone
+    from serving.install.waiting import NotDone, WaitDeadline
 
-    progress = Progress()
-    deadline = Deadline(SystemClock(), seconds, progress.show)
-    changes: list[Change] = []
+    progress = ProgressLine()
+    deadline = WaitDeadline(SystemClock(), seconds, progress.show)
+    changes: list[ManifestChange] = []
     try:
         async with KubernetesCluster.connect(session.kube.name if session.kube else None) as cluster:
             owned = await owned_by_people(cluster)

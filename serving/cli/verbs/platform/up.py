@@ -15,7 +15,7 @@ import click
 from clusters.base.errors import AddressInUse
 from clusters.embedded.store.lock import holder, prepare_folder
 from serving.cli.base.errors import CommandError, TimedOut, UsageError
-from serving.cli.base.output import Progress
+from serving.cli.base.output import ProgressLine
 from serving.cli.client.ports import suggest_ports
 from serving.cli.client.state import running_platform
 from serving.cli.context import Session, verb
@@ -102,7 +102,7 @@ def _find_running(session: Session) -> Facts | None:
     Raises TimedOut if a process holds the folder and does not become ready, CommandError if platform.json is
     invalid.
     """
-    deadline, progress = time.monotonic() + READY_TIMEOUT, Progress()
+    deadline, progress = time.monotonic() + READY_TIMEOUT, ProgressLine()
     try:
         while (pid := holder(session.state)) is not None:
             if (facts := running_platform(session.state)) is not None:
@@ -173,7 +173,7 @@ def _open_log(log: Path) -> BinaryIO:
 
 
 def _wait_until_ready(session: Session, child: subprocess.Popen[bytes], log: Path, began: int) -> None:
-    progress, deadline = Progress(), time.monotonic() + READY_TIMEOUT
+    progress, deadline = ProgressLine(), time.monotonic() + READY_TIMEOUT
     while True:
         code = child.poll()
         if code is not None:

@@ -1,12 +1,14 @@
-"""Change the traffic split or the rollout of a Model, wait for the result, and print it."""
+"""The verbs that change the traffic or the rollout of a Model: they wait for the result and print it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+import click
+
 from clusters.base.objects import MODEL, REVISION, Object, generation_of
-from serving.cli.base.errors import CommandError
+from serving.cli.base.errors import CommandError, UsageError
 from serving.cli.change import change_model
 from serving.cli.client.wait import (
     is_routed,
@@ -16,8 +18,12 @@ from serving.cli.client.wait import (
     wait_until_ready,
     wait_until_routed,
 )
-from serving.cli.context import Session
+from serving.cli.context import Session, timeout_option, verb
+from serving.cli.names import model_name
+from serving.cli.names import revisions as complete_revisions
+from serving.cli.names import shares as complete_shares
 from serving.cli.texts import rollout_lines
+from serving.reconciler.rollout import commands
 from serving.reconciler.rollout.state import Phase, RolloutState, join_reasons, rollout_of
 from serving.types.annotations import LABEL_MODEL
 from serving.types.rollout import ALL
@@ -25,6 +31,84 @@ from serving.types.rollout import ALL
 PROMOTED: Phase = "Promoted"
 """The phase that a rolled-back rollout can still reach."""
 COLLECTED = "the revision of that version was deleted: a new one is created from its record and starts a rollout"
+
+
+@verb(
+    "traffic",
+    examples=[
+        ("Send 10 % of the traffic to the latest ready version", "knodel traffic iris iris-00001=90 latest=10"),
+        ("Pin all traffic to one version", "knodel traffic iris iris-00001=100"),
+    ],
+)
+@model_name()
+@click.argument("shares", nargs=-1, required=True, metavar="REVISION|LABEL=PERCENT...", shell_complete=complete_shares)
+@timeout_option("60s", "Maximum time to wait until the change is applied.")
+def traffic_command(session: Session, name: str, shares: tuple[str, ...], timeout: str) -> None:
+    """Split the traffic of the model NAME between versions; `latest` is the latest ready version."""
+    targets = []
+    for text in shares:
+        revision, _, percent = text.rpartition("=")
+        if not revision or not percent.isascii() or not percent.isdigit() or len(percent) > 3:
+            raise UsageError(f"{text!r} is not REVISION=PERCENT: write for example latest=10, with 0 to 100 percent")
+        targets.append((revision, int(percent)))
+    change_split(session, name, timeout, lambda model, revisions: commands.traffic(model, targets, revisions))
+
+
+@verb("promote")
+@model_name()
+@timeout_option("60s", "Maximum time to wait until the change is applied.")
+def promote_command(session: Session, name: str, timeout: str) -> None:
+    """Send all traffic of the model NAME to its latest ready version; ends a pin, a canary or a rollout."""
+    model = session.client(parse_timeout(timeout)).get(MODEL, name, session.namespace)
+    if commands.promoted_by(model):
+        change_rollout(session, name, timeout, commands.promote, "Promoted")
+    else:
+        change_split(session, name, timeout, lambda model, _revisions: commands.promote(model))
+
+
+@verb("pause")
+@model_name()
+@timeout_option("60s", "Maximum time to wait until the change is applied.")
+def pause_command(session: Session, name: str, timeout: str) -> None:
+    """Pause the rollout of the model NAME at its step. A failing version is still rolled back."""
+    change_rollout(session, name, timeout, commands.pause, "Paused")
+
+
+@verb("resume")
+@model_name()
+@timeout_option("60s")
+def resume_command(session: Session, name: str, timeout: str) -> None:
+    """Resume the paused rollout of the model NAME with the rest of its step."""
+    change_rollout(session, name, timeout, commands.resume, "Progressing")
+
+
+@verb("abort")
+@model_name()
+@timeout_option("60s", "Maximum time to wait until the change is applied.")
+def abort_command(session: Session, name: str, timeout: str) -> None:
+    """Abort the rollout of the model NAME and send all traffic to the stable version."""
+    change_rollout(session, name, timeout, commands.abort, "RolledBack")
+
+
+@verb(
+    "rollback",
+    examples=[
+        ("Go back to the previous version", "knodel rollback iris"),
+        ("Go back to one version", "knodel rollback iris --to iris-00001"),
+    ],
+)
+@model_name()
+@click.option(
+    "--to",
+    "to",
+    metavar="REVISION|LABEL",
+    shell_complete=complete_revisions,
+    help="Version to go back to [the previous one].",
+)
+@timeout_option("60s", "Maximum time to wait until the change is applied.")
+def rollback_command(session: Session, name: str, to: str | None, timeout: str) -> None:
+    """Send all traffic of the model NAME to the version that had it before, and pin it there."""
+    change_split(session, name, timeout, lambda model, revisions: commands.rollback(model, revisions, to))
 
 
 def change_rollout(

@@ -1,1 +1,0 @@
-"""Verbs to shift traffic between the versions of a Model."""
