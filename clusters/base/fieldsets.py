@@ -171,7 +171,8 @@ def _merge(live: Any, wanted: Any, path: Path = ()) -> Any:
 
 def _remove_dropped(merged: Object, dropped: FieldSet, mine: FieldSet, others: Sequence[FieldManager]) -> None:
     """Remove from `merged` the dropped fields that no manager owns, and the maps that become empty."""
-    owned = _with_ancestors(mine.union(*(manager.fields for manager in others)))
+    fields = mine.union(*(manager.fields for manager in others))
+    owned = {field[:depth] for field in fields for depth in range(1, len(field) + 1)}  # with all ancestors
     for field in sorted(dropped, key=len, reverse=True):
         path = field
         while path and path not in owned:
@@ -180,11 +181,6 @@ def _remove_dropped(merged: Object, dropped: FieldSet, mine: FieldSet, others: S
                 break
             _remove(merged, path)
             path = path[:-1]
-
-
-def _with_ancestors(fields: FieldSet) -> set[Path]:
-    """Return the fields and all their ancestors."""
-    return {field[:depth] for field in fields for depth in range(1, len(field) + 1)}
 
 
 def _remove(obj: Object, path: Path) -> None:

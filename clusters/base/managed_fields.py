@@ -61,7 +61,7 @@ def read_managers(obj: Object) -> tuple[FieldManager, ...]:
 
 def write_managers(managers: Iterable[FieldManager]) -> list[Object]:
     """Return `metadata.managedFields` for these managers, the inverse of `read_managers`."""
-    return [_write_manager(manager) for manager in managers]
+    return [_entry(manager, _write_fields(manager.fields)) for manager in managers]
 
 
 def write_created(manager: FieldManager, obj: Object) -> list[Object]:
@@ -133,10 +133,6 @@ def _shared(fields: Object) -> Object:
 
 
 _field_sets: dict[bytes, Object] = {}
-
-
-def _write_manager(manager: FieldManager) -> Object:
-    return _entry(manager, _write_fields(manager.fields))
 
 
 def _entry(manager: FieldManager, fields: Object) -> Object:

@@ -1,4 +1,4 @@
-"""A client of Envoy's administration interface over its unix socket: statistics, draining and log rotation."""
+"""Clients of Envoy: its administration interface over a unix socket, and the version of its routes over TCP."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from clusters.gateway.listener import STATS_PREFIX
 from clusters.net.client import FAILURES, HttpClient
 
 TIMEOUT: Final = 5.0  # s; the socket is local and the responses are small, so a slower Envoy hangs
+PROBE_TIMEOUT: Final = 2.0  # s; the listener itself responds, in 0.1 ms
 
 _ROUTES: Final = f"http.{STATS_PREFIX}.rds.{ROUTE_TABLE}"
 _ENDPOINTS: Final = f"cluster.{CLUSTER}"
@@ -95,3 +96,29 @@ class Admin:
         # A path by the folder's descriptor is short; the folder's own may exceed the limit of socket addresses.
         self._descriptor = os.open(self._folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         return aiohttp.UnixConnector(f"/proc/self/fd/{self._descriptor}/{ADMIN_SOCKET}")
+
+
+class VersionProbe:
+    """A client of the gateway at `host:port`, whose route table responds with its version at `version_host`.
+
+    Envoy's main thread applies a configuration, then passes it to its one worker, in order. So a response to a request
+    that was sent after the main thread had the configuration proves that the worker has it too, and no later request is
+    routed by an older one.
+    """
+
+    def __init__(self, host: str, port: int, version_host: str) -> None:
+        self._headers = {"Host": version_host}
+        self._url = f"http://{host}:{port}/"
+        self._client = HttpClient(PROBE_TIMEOUT)
+
+    async def version(self) -> str:
+        """Return the version of the route table for requests from now on. Raises NotServing."""
+        try:
+            async with self._client.get(self._url, headers=self._headers) as response:
+                return (await response.text()) if response.status == 200 else ""
+        except FAILURES as error:
+            raise NotServing(f"the gateway does not respond at {self._url} ({error!r})") from error
+
+    async def close(self) -> None:
+        """Close the connection. A later call opens a new one."""
+        await self._client.close()

@@ -66,7 +66,13 @@ def cluster(endpoints: Path, limits: GatewayLimits) -> Json:
                 "explicit_http_config": {"http_protocol_options": {}},
                 "common_http_protocol_options": {"idle_timeout": f"{limits.backend_idle_seconds:g}s"},
                 "retry_policy": retry_policy(),
-                "http_filters": [_send_token(), _codec()],
+                "http_filters": [
+                    _send_token(),
+                    {
+                        "name": "envoy.filters.http.upstream_codec",
+                        "typed_config": {"@type": _EXTENSIONS + "filters.http.upstream_codec.v3.UpstreamCodec"},
+                    },
+                ],
             }
         },
     }
@@ -81,11 +87,6 @@ def _send_token() -> Json:
         "mutations": {"request_mutations": [{"append": header}]},
     }
     return {"name": "envoy.filters.http.header_mutation", "typed_config": mutation}
-
-
-def _codec() -> Json:
-    codec = {"@type": _EXTENSIONS + "filters.http.upstream_codec.v3.UpstreamCodec"}
-    return {"name": "envoy.filters.http.upstream_codec", "typed_config": codec}
 
 
 def retry_policy() -> Json:

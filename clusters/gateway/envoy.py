@@ -23,13 +23,12 @@ import msgspec
 
 from clusters.base.backoff import Backoff
 from clusters.base.clock import Clock
-from clusters.gateway.admin import Admin
+from clusters.gateway.admin import Admin, VersionProbe
 from clusters.gateway.bootstrap import bootstrap, cluster
 from clusters.gateway.config import DEFAULT_DOMAIN, Resource, RouteMaker, endpoints, response, starting
 from clusters.gateway.errors import ConfigurationRejected, NotServing
 from clusters.gateway.limits import DEFAULTS, GatewayLimits
 from clusters.gateway.listener import listener
-from clusters.gateway.probe import VersionProbe
 from clusters.gateway.process import LOG, EnvoyProcess, guard_port
 from clusters.gateway.route_config import VERSION_DOMAIN
 from clusters.gateway.routes import Backend, Table
@@ -254,15 +253,11 @@ class Envoy:
             return False
         before, self._refusals = self._refusals, seen.refused
         if seen.refused > before:
-            self._restore(wanted)
+            self._refused = wanted
+            if self._confirmed is not None:  # a restarted Envoy would have no routes with the rejected files
+                self._write(self._confirmed)
             raise self._refusal()
         return False
-
-    def _restore(self, refused: _Configuration) -> None:
-        """Restore the former files, since a restarted Envoy would have no routes with the rejected ones."""
-        self._refused = refused
-        if self._confirmed is not None:
-            self._write(self._confirmed)
 
     def _refusal(self) -> ConfigurationRejected:
         return ConfigurationRejected(

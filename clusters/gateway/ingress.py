@@ -70,14 +70,10 @@ def _virtual_host(ingress: Object, number: int, rule: Object, timeout_of: Timeou
     return VirtualHost(
         name=f"{key_of(ingress)}/{number}",
         hosts=hosts,
-        routes=tuple(sorted(routes, key=_specificity)),
+        # Longer paths first, then more header matches (Knative's Ingress contract).
+        routes=tuple(sorted(routes, key=lambda route: (-len(route.prefix), -len(route.match)))),
         path_form=_path_form(ingress, hosts, routes),
     )
-
-
-def _specificity(route: Route) -> tuple[int, int]:
-    """Return the sort key of a route: longer paths first, then more header matches (Knative's Ingress contract)."""
-    return -len(route.prefix), -len(route.match)
 
 
 def _path_form(ingress: Object, hosts: tuple[str, ...], routes: tuple[Route, ...]) -> str:
@@ -94,7 +90,11 @@ def _paths(rule: Object) -> Iterator[Mapping[str, Any]]:
 
 
 def _route(ingress: Object, path: Mapping[str, Any], timeout_of: TimeoutOf) -> Route:
-    splits = tuple(_split(ingress, split) for split in path.get("splits") or () if int(split.get("percent", 100)) > 0)
+    splits = tuple(
+        RouteSplit(_revision(ingress, split), percent, _headers(split))
+        for split in path.get("splits") or ()
+        if (percent := int(split.get("percent", 100))) > 0
+    )
     timeouts = [timeout_of(split.revision) for split in splits]
     return Route(
         splits=splits,
@@ -103,10 +103,6 @@ def _route(ingress: Object, path: Mapping[str, Any], timeout_of: TimeoutOf) -> R
         headers=_headers(path),
         timeout=0.0 if 0.0 in timeouts else max(timeouts, default=0.0),
     )
-
-
-def _split(ingress: Object, split: Mapping[str, Any]) -> RouteSplit:
-    return RouteSplit(_revision(ingress, split), int(split.get("percent", 100)), _headers(split))
 
 
 def _revision(ingress: Object, split: Mapping[str, Any]) -> Key:

@@ -147,19 +147,14 @@ def starting_host() -> Json:
 
 def _entry(route: Route) -> Json:
     path = {"prefix": "/"} if route.prefix == "/" else {"path_separated_prefix": route.prefix.rstrip("/")}
-    entry: Json = {"match": path | _header_matches(route.match)}
+    headers = [{"name": name, "string_match": {"exact": value}} for name, value in route.match]
+    entry: Json = {"match": path | ({"headers": headers} if headers else {})}
     if route.headers:
         entry["request_headers_to_add"] = _set_headers(route.headers)
     if not route.splits:
         return entry | {"direct_response": {"status": 503}}
     clusters = [_weighted(split) for split in route.splits]
     return entry | {"route": {"weighted_clusters": {"clusters": clusters}, "timeout": f"{route.timeout:g}s"}}
-
-
-def _header_matches(match: Headers) -> Json:
-    if not match:
-        return {}
-    return {"headers": [{"name": name, "string_match": {"exact": value}} for name, value in match]}
 
 
 def _weighted(split: RouteSplit) -> Json:

@@ -6,6 +6,6 @@ The client is imported at the first connection, because the import takes half a 
 from clusters.kubernetes.cluster import KubernetesCluster
 from clusters.kubernetes.connection import ApiConnection, connect
 from clusters.kubernetes.login import LoginError
-from clusters.kubernetes.timeouts import Timeouts
+from clusters.kubernetes.transport import Timeouts
 
 __all__ = ["ApiConnection", "KubernetesCluster", "LoginError", "Timeouts", "connect"]

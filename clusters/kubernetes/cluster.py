@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -22,9 +23,7 @@ from clusters.base.selectors import parse_selector
 from clusters.kubernetes.connection import ApiConnection, connect
 from clusters.kubernetes.errors import PatchRefused
 from clusters.kubernetes.pages import PAGE, list_all
-from clusters.kubernetes.paths import collection_path, object_path
-from clusters.kubernetes.timeouts import Timeouts
-from clusters.kubernetes.transport import ApiRequest, Transport
+from clusters.kubernetes.transport import ApiRequest, Timeouts, Transport
 from clusters.kubernetes.watch import ResumingWatch
 
 APPLY = "application/apply-patch+yaml"
@@ -37,6 +36,8 @@ AT_ONCE = 32
 """Concurrent creations of one call, a third of the client's connections: other requests need some too."""
 RACE_PAUSE = 0.02
 """s before the first retry, doubled each time and with jitter."""
+_NO_SEGMENTS = ("", ".", "..")
+"""Names that would change the path of an object to another one, such as that of the collection."""
 _RACES = Backoff(RACE_PAUSE, RACE_PAUSE * 2**RACES)
 
 
@@ -284,3 +285,26 @@ def _body(kind: Kind, value: object) -> bytes:
         return msgspec.json.encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as exc:
         raise Invalid(str(kind), [FieldError("", f"it is not JSON: {exc}")]) from exc
+
+
+def collection_path(kind: Kind, namespace: str | None) -> str:
+    """Return the path of all objects of a kind, or of those in one namespace.
+
+    Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-uris
+    """
+    root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
+    if not kind.namespaced or namespace is None:
+        return f"{root}/{kind.plural}"
+    return f"{root}/namespaces/{_segment(kind, 'metadata.namespace', namespace)}/{kind.plural}"
+
+
+def object_path(kind: Kind, name: str, namespace: str, subresource: Subresource = "") -> str:
+    """Return the path of an object or its subresource. Raises Invalid for a name that is not a path segment."""
+    path = f"{collection_path(kind, namespace)}/{_segment(kind, 'metadata.name', name)}"
+    return f"{path}/{subresource}" if subresource else path
+
+
+def _segment(kind: Kind, field: str, text: str) -> str:
+    if text in _NO_SEGMENTS:
+        raise Invalid(str(kind), [FieldError(field, f"{text!r} is not a name" if text else "it is required")])
+    return quote(text, safe="")

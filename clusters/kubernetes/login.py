@@ -163,18 +163,17 @@ def _login(client: Any) -> Login:
     server = configuration.host.rstrip("/")
     if "@" in urlsplit(server).netloc:
         raise LoginError("the server's URL contains a user or password: remove it, and use a token")
+    parts = urlsplit(server)
+    proxy = configuration.proxy
+    if not proxy and not proxy_bypass(parts.hostname or ""):
+        proxy = getproxies().get(parts.scheme)
     return Login(
         server=server,
         tls=client.rest_client.ssl_context,
         tls_server_name=configuration.tls_server_name,
-        proxy=configuration.proxy or _proxy_of_environment(server),
+        proxy=proxy,
         _client=client,
     )
-
-
-def _proxy_of_environment(server: str) -> str | None:
-    parts = urlsplit(server)
-    return None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
 
 
 def _contexts(config: Any, files: str) -> str:

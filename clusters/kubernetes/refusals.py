@@ -30,7 +30,13 @@ def field_errors(status: ApiStatus) -> list[FieldError]:
     elif policy := _POLICY.search(status.message):
         found = [FieldError("", short_line(policy["words"]))]
     elif status.causes:
-        found = [FieldError(_path(cause.field), _message(cause.message)) for cause in status.causes]
+        found = [
+            FieldError(
+                "" if cause.field == "<nil>" else cause.field.removeprefix("."),
+                short_line(_NAMELESS_VALUE.sub("", cause.message)),
+            )
+            for cause in status.causes
+        ]
     else:
         found = list(_of_message(status.message))
     return list(dict.fromkeys(found)) or [FieldError("", short_line(status.message) or "refused without a reason")]
@@ -82,11 +88,3 @@ def _of_message(message: str) -> Iterator[FieldError]:
         for line in typed["words"].removeprefix("errors:").splitlines():
             if named := _TYPED_FIELD.match(line):
                 yield FieldError(named["path"], short_line(named["message"]))
-
-
-def _path(field: str) -> str:
-    return "" if field == "<nil>" else field.removeprefix(".")
-
-
-def _message(message: str) -> str:
-    return short_line(_NAMELESS_VALUE.sub("", message))

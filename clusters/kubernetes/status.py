@@ -62,7 +62,11 @@ def status_of(value: dict[str, Any], code: int = 500) -> ApiStatus:
         code=own if isinstance(own, int) and own >= 400 else code,
         reason=_text(value, "reason"),
         message=str(value.get("message") or "")[:LONGEST_TEXT],
-        causes=tuple(_cause(cause) for cause in causes if isinstance(cause, dict)) if isinstance(causes, list) else (),
+        causes=tuple(
+            StatusCause(_text(cause, "reason"), _text(cause, "field"), _text(cause, "message"))
+            for cause in (causes if isinstance(causes, list) else ())
+            if isinstance(cause, dict)
+        ),
         name=_text(details, "name"),
         kind=_text(details, "kind"),
         retry_after=float(seconds) if isinstance(seconds, int) and seconds > 0 else None,
@@ -72,10 +76,6 @@ def status_of(value: dict[str, Any], code: int = 500) -> ApiStatus:
 def short_line(text: str) -> str:
     """Return the text on one line, cut after `LONGEST_TEXT` characters."""
     return one_line(text[: 2 * LONGEST_TEXT], LONGEST_TEXT)
-
-
-def _cause(value: dict[str, Any]) -> StatusCause:
-    return StatusCause(_text(value, "reason"), _text(value, "field"), _text(value, "message"))
 
 
 def _text(value: dict[str, Any], field: str) -> str:

@@ -26,8 +26,7 @@ from clusters.base.clock import Clock
 from clusters.base.errors import Gone, KnodelError, Unavailable
 from clusters.kubernetes.errors import translate
 from clusters.kubernetes.status import status_of
-from clusters.kubernetes.timeouts import Timeouts
-from clusters.kubernetes.transport import ApiRequest, Transport
+from clusters.kubernetes.transport import ApiRequest, Timeouts, Transport
 
 log = logging.getLogger(__name__)
 

@@ -127,14 +127,11 @@ def _check_number(value: Any) -> None:
     waiting: list[list[Any] | dict[str, Any]] = [[value]]
     seen = 0
     while waiting:
-        inner = _inside(waiting.pop())
+        one = waiting.pop()
+        inner: Collection[Any] = one.values() if isinstance(one, dict) else one
         seen += len(inner)
         if seen > MOST_VALUES:
             raise TooManyValues(
                 f"the JSON has more than {MOST_VALUES} values: send fewer at once, or a URI of the data"
             )
         waiting.extend(one for one in inner if isinstance(one, (list, dict)))
-
-
-def _inside(value: list[Any] | dict[str, Any]) -> Collection[Any]:
-    return value.values() if isinstance(value, dict) else value

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
-from clusters.base.api import Cluster, ObjectList, WatchEvent
+from clusters.base.api import Cluster, ObjectList
 from clusters.base.backoff import Backoff
 from clusters.base.clock import Clock, SystemClock
 from clusters.base.errors import ClusterError, Gone, Unavailable
@@ -142,7 +142,8 @@ class Informer:
             async for event in self._cluster.watch(self.kind, self._version, self._namespace, self._selector):
                 silent = False
                 self._version = version_of(event.object) or self._version
-                self._handle(event)
+                if event.type != "BOOKMARK":
+                    self._set(key_of(event.object), None if event.type == "DELETED" else event.object)
             if silent:  # do not restart a watch that ends at once in a tight loop
                 await self._clock.sleep(FIRST_BACKOFF)
 
@@ -183,11 +184,6 @@ class Informer:
                 self._set(key, obj)
         self._version = snapshot.resource_version
         self._synced.set()
-
-    def _handle(self, event: WatchEvent) -> None:
-        if event.type == "BOOKMARK":
-            return
-        self._set(key_of(event.object), None if event.type == "DELETED" else event.object)
 
     def _set(self, key: Key, obj: Object | None) -> None:
         former = self._objects.pop(key, None)

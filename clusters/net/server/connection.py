@@ -14,7 +14,6 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from clusters.base.sizes import format_size
-from clusters.net.server.body_rate import BodyRate
 from clusters.net.server.errors import (
     RECEIVED_KEY,
     REFUSED_KEY,
@@ -27,7 +26,7 @@ from clusters.net.server.errors import (
     error_body,
 )
 from clusters.net.server.framing import find_head_error
-from clusters.net.server.limits import ConnectionLimits
+from clusters.net.server.limits import BodyRate, ConnectionLimits
 from clusters.net.server.outbox import GatheringTransport, Outbox
 from clusters.net.server.protocol import ServerConnection
 from clusters.net.server.response_writer import ResponseWriter, encode_response

@@ -19,8 +19,8 @@ from clusters.base.errors import (
     Unavailable,
 )  # fmt: skip
 from clusters.base.objects import DEPLOYMENT, MODEL, NAMESPACE, POD
+from clusters.kubernetes.cluster import collection_path, object_path
 from clusters.kubernetes.errors import PatchRefused, translate
-from clusters.kubernetes.paths import collection_path, object_path
 from clusters.kubernetes.status import LONGEST_TEXT, read_status
 from clusters.kubernetes.watch import Lines, LineTooLong
 

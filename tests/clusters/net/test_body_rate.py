@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from clusters.net.server.body_rate import BodyRate
-from clusters.net.server.limits import ConnectionLimits
+from clusters.net.server.limits import BodyRate, ConnectionLimits
 
 LIMITS = ConnectionLimits(body_check=1.0, body_rate=100, body_time=60.0)
 RESTS = -1
