@@ -36,7 +36,7 @@ def test_the_guide_has_each_option_of_the_command() -> None:
 def test_the_guide_has_each_option_of_the_container() -> None:
     parser = options._parser()
     known = {name for action in parser._actions for name in action.option_strings}
-    assert table("serving.modelserver") == known - OF_ALL_VERBS
+    assert table("python -m serving.modelserver") == known - OF_ALL_VERBS
 
 
 @pytest.mark.parametrize("name", sorted(FORMATS))

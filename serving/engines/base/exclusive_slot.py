@@ -3,8 +3,8 @@
 Callers that wait for the slot are not hanging:
 
 - A waiting caller that is cancelled leaves at once. But an inference that runs for longer than `HANG_AFTER` after its
-  own cancellation hangs, and then the callers that wait behind it hang too. The server counts them, and restarts a
-  model with many.
+  own cancellation hangs, and then the callers that wait behind it hang too. The server counts them: with too many it
+  needs a restart.
 - A holder whose reader does not take the parts of a streamed response loses the slot to a waiting caller.
 """
 

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     Loader = Callable[[Artifact, EngineOptions], Engine]
 
 ALLOW_NAMESPACE: Final = "`knodel namespace NAME --label knodel.dev/allow-code=true`"
-ALLOW_CODE: Final = f"{ALLOW_NAMESPACE} allows it on a platform, the option --allow-code on a server of your own"
+ALLOW_CODE: Final = f"allow it with {ALLOW_NAMESPACE} on a platform, with --allow-code on your own server"
 """How to allow code of an artifact, for messages about formats that always run it."""
 NAME_THE_FORMAT: Final = "name the format with --format, or with modelFormat in a file"
 """The remedy for files whose format cannot be detected."""
-OWN_SERVER: Final = "serve it by a server of your own with --allow-code"
+OWN_SERVER: Final = "serve it on your own server with --allow-code"
 """The remedy for code in formats that need none: a platform can only allow the formats that always run code."""
 _OUR_OWN: Final = frozenset({"serving", "clusters"})
-"""Packages that no extra installs: a module that is missing in them is a bug of ours."""
+"""Our own packages: a missing module in them is a bug, and no extra installs it."""
 
 
 class ModelFormat(NamedTuple):  # no msgspec: the command imports this module too
@@ -85,7 +85,7 @@ def find_format(name: str, files: Sequence[str], *, allow_code: bool = False) ->
     """
     if name:
         if name not in FORMATS:
-            raise UnknownFormat(f"modelFormat {name[:80]!r}: this server knows {', '.join(FORMATS)}")
+            raise UnknownFormat(f"unknown modelFormat {name[:80]!r}: use one of {', '.join(FORMATS)}")
         return FORMATS[name]
     paths = [file.lower() for file in files]
     found = [made for made in FORMATS.values() if made.suffixes and any(path.endswith(made.suffixes) for path in paths)]
@@ -97,7 +97,7 @@ def find_format(name: str, files: Sequence[str], *, allow_code: bool = False) ->
         return safe[0]
     if safe:
         both = " and of ".join(made.name for made in safe)
-        raise UnknownFormat(f"the artifact has files of {both}: {NAME_THE_FORMAT}, to serve one of them")
+        raise UnknownFormat(f"the artifact has files of {both}: {NAME_THE_FORMAT}")
     raise UnknownFormat(_unknown_reason(found, allow_code))
 
 
@@ -131,12 +131,12 @@ def find_loader(made: ModelFormat) -> Loader:
 def _unknown_reason(code: Sequence[ModelFormat], allow_code: bool) -> str:
     if code:
         name = code[0].name
-        reason = f"the artifact looks like {name}, which runs code as it is loaded"
+        reason = f"the artifact looks like {name}, which runs code when it is loaded"
         if allow_code:
             return f"{reason}: name the format with --format {name}"
         return (
             f"{reason}: start the server with --format {name} --allow-code; on a platform set modelFormat {name}, "
-            f"and allow it by {ALLOW_NAMESPACE}"
+            f"and allow it with {ALLOW_NAMESPACE}"
         )
     marks = ", ".join(mark for made in FORMATS.values() if not made.runs_code for mark in made.patterns())
     return f"the artifact has no file of a known format ({marks}): {NAME_THE_FORMAT}, one of {', '.join(FORMATS)}"

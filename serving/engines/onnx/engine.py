@@ -1,6 +1,6 @@
 """ONNX models in ONNX Runtime, on the CPU.
 
-The runtime gets the model as bytes, and so the external data in other files of its folder. So it runs exactly the
+The runtime gets the model as bytes, and likewise the external data in other files of its folder. So it runs exactly the
 verified bytes, and never opens a path that a model names.
 """
 

@@ -1,6 +1,6 @@
 """scikit-learn models saved by skops, whose files list their types: these are checked before any object is created.
 
-Only these types are loaded, and pickles never.
+No other types are loaded, and no pickles.
 """
 
 from __future__ import annotations

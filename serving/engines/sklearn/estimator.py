@@ -125,7 +125,8 @@ def _outputs(model: Any, features: Features) -> list[TabularOutput]:
         raise LoadFailed(f"a {type(model).__name__} has neither predict nor transform: it cannot be served")
     classes = getattr(model, "classes_", None)
     outputs = [_output(OUTPUT, compute, features, classes if isinstance(classes, np.ndarray) else None)]
-    if hasattr(model, "predict_proba") and not isinstance(classes, list):  # with several targets it is a list of lists
+    # With several targets `classes` is a list, with an array for each.
+    if hasattr(model, "predict_proba") and not isinstance(classes, list):
         outputs.append(_output(PROBABILITIES, model.predict_proba, features, None))
     return outputs
 

@@ -69,7 +69,7 @@ _UNSAFE: Final = re.compile(
     re.VERBOSE,
 )
 """Operators without state that are more than a function of their inputs, by the beginning of their names; and some with
-state, which a release may declare otherwise."""
+state, which another release may declare as without."""
 
 
 def refuse_unsafe_operators(saved_model: Any, is_stateful: IsStateful) -> None:
@@ -146,8 +146,8 @@ def _function_attributes(value: Any) -> Iterator[Any]:
 def _nodes_of_the_saver(meta_graph: Any) -> frozenset[str]:
     """Return the checkpoint nodes of a model of TensorFlow 1 that only its saver uses.
 
-    A node that restores reads from the path that the loader gives; one that saves is never run. What they lead to is
-    no output of a signature, no initialiser, and nothing else that a collection names.
+    A node that restores reads from the path that the loader passes; one that saves is never run. The nodes that depend
+    on them are not outputs of a signature, not initializers, and not named by any other collection.
     """
     if meta_graph.HasField("object_graph_def"):
         return frozenset()
