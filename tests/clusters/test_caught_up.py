@@ -99,7 +99,7 @@ async def test_a_new_leader_does_not_wait_for_what_was_deleted_meanwhile(cluster
 
 
 async def looking(clock: SteppedClock, seconds: int) -> None:
-    """Let time pass in small steps."""
+    """Advance the clock in small steps."""
     for _ in range(seconds * 10):
         for _ in range(5):
             await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""The embedded cluster beyond the contract that all adapters share: admission, Pods, scale."""
+"""The embedded cluster beyond the contract of all adapters: admission, Pods, scale."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ from tests.support.clusters import embedded_cluster, running
 
 
 def obj(name: str = "a", *, spec: Any = None, **metadata: Any) -> Object:
-    """An object to send."""
+    """Return an object for a request."""
     made: Object = {"metadata": {"name": name, "namespace": "ns", **metadata}}
     return made if spec is None else made | {"spec": spec}
 
 
 class Sizes:
-    """A validator that allows sizes up to 10 and no shrinking, and remembers what it was asked."""
+    """A validator that records its calls. It allows sizes up to 10, and no decrease."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[Any, Any]] = []
 
     def __call__(self, old: Object | None, new: Object) -> Sequence[FieldError]:
-        """Judge one change."""
+        """Validate a change."""
         sizes = [(one or {}).get("spec", {}).get("size", 0) for one in (old, new)]
         self.asked.append((None if old is None else sizes[0], sizes[1]))
         faults = [FieldError("spec.size", "at most 10 is allowed")] if sizes[1] > 10 else []
@@ -57,7 +57,7 @@ def sizes() -> Sizes:
 
 @pytest.fixture
 async def guarded(tmp_path: Path, sizes: Sizes) -> AsyncIterator[EmbeddedCluster]:
-    """A cluster whose Models are validated."""
+    """A cluster that validates Models."""
     async with embedded_cluster(tmp_path / "guarded.db", validators={MODEL: sizes}) as cluster:
         yield cluster
 
@@ -108,7 +108,7 @@ async def test_an_object_that_goes_loses_its_finalizers_whatever_a_newer_rule_sa
 
 @pytest.fixture
 async def strayed(tmp_path: Path) -> AsyncIterator[EmbeddedCluster]:
-    """A cluster with the Model ns/a, stored by a version that took the misspelt `metadata.lables`."""
+    """A cluster with the Model ns/a, stored by a version that allowed the misspelt `metadata.lables`."""
     store = Store.open(tmp_path / "strayed.db")
     async with running(store) as cluster:
         made = await cluster.create(MODEL, obj(spec={"size": 1}, finalizers=["a.b/c"]), manager="t")
@@ -304,5 +304,5 @@ async def test_objects_made_together_have_the_managers_that_each_has_alone(tmp_p
 
 
 def given_of(one: Object) -> Any:
-    """Its metadata but for its place."""
+    """Return the metadata without name and namespace."""
     return {key: value for key, value in one["metadata"].items() if key not in ("name", "namespace")}

@@ -1,4 +1,4 @@
-"""A SIGKILL at any moment: every acknowledged write is there afterwards."""
+"""After SIGKILL at any time, every acknowledged write is stored."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ asyncio.run(main())
 
 
 async def acknowledged_until_killed(path: Path, lines: int) -> list[list[str]]:
-    """Let a process write, kill it after so many acknowledgements; returns all of them."""
+    """Let a process write, and kill it after a number of acknowledgements. Return all acknowledged writes."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", WRITER, str(path), stdout=asyncio.subprocess.PIPE
     )

@@ -1,4 +1,4 @@
-"""The state file: every way in which it can be unusable is told, none resets it."""
+"""The state file: every way in which it can be unusable is reported, and none resets it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from clusters.embedded.store.store import Store
 
 
 def filled(folder: Path, rows: int = 400) -> Path:
-    """A state file with some objects, closed."""
+    """Return a closed state file with some objects."""
     path = folder / "store.db"
     database = Database.open(path)
     value = b'{"metadata":{"name":"x"},"spec":"' + b"payload " * 20 + b'"}'
@@ -61,7 +61,7 @@ def truncate_whole(path: Path) -> None:
 
 
 def garble_header(path: Path) -> None:
-    """No database any more."""
+    """Overwrite the header, so that it is not a database."""
     overwrite(path, 0, b"not a database at all")
 
 
@@ -71,13 +71,13 @@ def garble_page(path: Path) -> None:
 
 
 def flip_payload(path: Path) -> None:
-    """Change one letter inside a value: SQLite itself does not notice."""
+    """Change one letter of a value, which SQLite does not detect."""
     content = path.read_bytes()
     overwrite(path, content.rindex(b"payload"), b"P")
 
 
 def text_file(path: Path) -> None:
-    """Something else altogether."""
+    """Replace the file by a text."""
     path.write_text("hello\n" * 1000)
 
 
@@ -162,7 +162,7 @@ def test_the_last_version_and_rows_come_back(tmp_path: Path) -> None:
 
 
 def as_indexed(path: Path, options: str) -> None:
-    """Turn a state file into one of the format that had names as its primary key, `WITHOUT ROWID` in its first form."""
+    """Convert a state file to the format with names as the primary key, `WITHOUT ROWID` in its first form."""
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("ALTER TABLE objects RENAME TO new")
     connection.execute(

@@ -27,7 +27,7 @@ sys.stdin.read()
 
 
 async def start_holder(folder: Path) -> asyncio.subprocess.Process:
-    """Another process that has the lock."""
+    """Start another process that has the lock."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", HOLDER, str(folder), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
     )

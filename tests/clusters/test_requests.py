@@ -1,4 +1,4 @@
-"""What comes in at the embedded cluster's door: copied, made JSON, refused with the field that is wrong."""
+"""Requests to the embedded cluster: objects are copied and converted to JSON, and invalid fields are reported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from clusters.embedded.cluster import EmbeddedCluster
 
 
 def obj(name: str = "a", *, spec: Any = None, **metadata: Any) -> Object:
-    """An object to send."""
+    """Return an object for a request."""
     made: Object = {"metadata": {"name": name, "namespace": "ns", **metadata}}
     return made if spec is None else made | {"spec": spec}
 
@@ -42,7 +42,7 @@ async def test_an_answered_object_is_never_changed_by_later_writes(cluster: Embe
 
 
 class Colour(enum.StrEnum):
-    """A text that is no plain one."""
+    """A subclass of str."""
 
     RED = "red"
 
@@ -55,7 +55,7 @@ async def test_python_values_become_json_so_that_a_second_apply_is_the_same(clus
 
 
 def nested(depth: int) -> Any:
-    """A map in a map in a map."""
+    """Return three nested maps."""
     value: Any = 1
     for _ in range(depth):
         value = {"a": value}

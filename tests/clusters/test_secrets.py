@@ -1,4 +1,4 @@
-"""What the embedded cluster takes for a Secret: keys become names of files, so no key may lead elsewhere."""
+"""Validation of Secrets: keys become names of files, so no key may refer to another folder."""
 
 from __future__ import annotations
 

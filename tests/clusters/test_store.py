@@ -1,4 +1,4 @@
-"""The store: durable before it answers, never ahead of the disk, bounded watchers."""
+"""The store: writes are durable before they are visible, and watchers are bounded."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ EVERYTHING = Filter(None, Selector())
 
 
 def put(name: str, content: object) -> Mutate:
-    """A mutation to an object with this content."""
+    """Return a mutation that sets this content."""
     return lambda before: {"metadata": {"name": name, "namespace": "ns"}, "spec": content}
 
 
 def key(name: str) -> Key:
-    """The key of an object in the tests' namespace."""
+    """Return the key of an object in the tests' namespace."""
     return Key("ns", name)
 
 
@@ -281,7 +281,7 @@ async def test_history_tells_what_is_after_a_version_whatever_the_blocks(block: 
 
 
 def change(version: int) -> ObjectChange:
-    """A Model that is new."""
+    """Return the creation of a Model."""
     return ObjectChange(version, MODEL, A, None, NAMED, removed=False)
 
 

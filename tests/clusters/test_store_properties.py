@@ -1,4 +1,4 @@
-"""Property: whatever happens, the cluster agrees with a plain dict, also after it was closed and opened again."""
+"""Property: after any operations the cluster equals a plain dict, also after it was closed and reopened."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ OPERATIONS = st.lists(
 
 @dataclass
 class World:
-    """The cluster under test, the model, and what a watcher made of the events."""
+    """The cluster under test, the expected state, and the state that a watcher derived from its events."""
 
     path: Path
     store: Store

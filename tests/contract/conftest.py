@@ -1,7 +1,7 @@
-"""The contract's cluster: each adapter is one entry of `ADAPTERS`; `--cluster` chooses.
+"""The cluster of the contract tests: each adapter is an entry of `ADAPTERS`, and `--cluster` selects one.
 
-An adapter gives a running `Cluster` that serves `WIDGET`: namespaced, status and scale subresources, any fields. The
-namespaces `contract-…` exist there or are made on first use.
+An adapter provides a running `Cluster` that serves `WIDGET`: namespaced, with status and scale subresources and any
+fields. The namespaces `contract-…` exist, or are created on first use.
 """
 
 from __future__ import annotations

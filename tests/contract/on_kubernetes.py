@@ -1,4 +1,4 @@
-"""The contract's cluster on a real API server: Widgets as a CRD, and namespaces made on first use as on the other."""
+"""The cluster of the contract tests on a real API server: Widgets are a CRD; namespaces are created on first use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CRD = Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customreso
 
 @asynccontextmanager
 async def contract_cluster(target: KubeTarget) -> AsyncIterator[Cluster]:
-    """The cluster, serving Widgets; the namespaces that were used go at the end."""
+    """The cluster, which serves Widgets. The namespaces are deleted at the end."""
     async with kubernetes_cluster(target) as cluster:
         await _serve_widgets(cluster)
         provided = WithNamespaces(cluster)
@@ -30,7 +30,7 @@ async def contract_cluster(target: KubeTarget) -> AsyncIterator[Cluster]:
 
 
 class WithNamespaces:
-    """A cluster whose namespaces are made by the first object that is put into them."""
+    """A cluster that creates the namespace of an object on first use."""
 
     def __init__(self, cluster: KubernetesCluster) -> None:
         self._cluster = cluster
@@ -41,25 +41,25 @@ class WithNamespaces:
         return getattr(self._cluster, name)
 
     async def create(self, kind: Kind, obj: Object, **options: Any) -> Object:
-        """As the cluster's."""
+        """Create the namespace and the object."""
         await self._provide(obj)
         return await self._cluster.create(kind, obj, **options)
 
     async def create_all(
         self, kind: Kind, objects: Sequence[Object], **options: Any
     ) -> Sequence[Object | ClusterError]:
-        """As the cluster's."""
+        """Create the namespaces and the objects."""
         for obj in objects:
             await self._provide(obj)
         return await self._cluster.create_all(kind, objects, **options)
 
     async def apply(self, kind: Kind, obj: Object, **options: Any) -> Object:
-        """As the cluster's."""
+        """Create the namespace and apply the object."""
         await self._provide(obj)
         return await self._cluster.apply(kind, obj, **options)
 
     async def sweep(self) -> None:
-        """Delete the namespaces; Widgets with finalizers lose them."""
+        """Delete the namespaces, and remove the finalizers of Widgets."""
         for name in self._made:
             for widget in (await self._widgets(name)).items:
                 if widget["metadata"].get("finalizers"):

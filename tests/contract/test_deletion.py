@@ -16,7 +16,7 @@ HOLD = "contract.knodel.dev/hold"
 
 
 async def is_gone(cluster: Cluster, name: str, namespace: str) -> bool:
-    """Whether there is no such Widget."""
+    """Return whether there is no such Widget."""
     try:
         await cluster.get(WIDGET, name, namespace)
     except NotFound:
@@ -25,7 +25,7 @@ async def is_gone(cluster: Cluster, name: str, namespace: str) -> bool:
 
 
 async def drop_finalizers(cluster: Cluster, name: str, namespace: str) -> Object:
-    """Take all finalizers away."""
+    """Remove all finalizers."""
     return await cluster.patch(WIDGET, name, {"metadata": {"finalizers": None}}, namespace, manager="tests")
 
 
@@ -68,7 +68,7 @@ async def test_a_name_is_free_again_after_deletion(cluster: Cluster, namespace: 
 
 
 def child_of(owner: Object, namespace: str, name: str, *others: Object) -> Object:
-    """A Widget that belongs to `owner` (its controller) and `others`."""
+    """Return a Widget with the controller `owner` and the owners `others`."""
     references: list[Any] = [owner_reference(WIDGET, owner)]
     references += [owner_reference(WIDGET, other) | {"controller": False} for other in others]
     return widget(namespace, name, ownerReferences=references)

@@ -15,7 +15,7 @@ from tests.contract.widgets import WIDGET, widget
 
 @pytest.fixture
 async def made(cluster: Cluster, namespace: str) -> Any:
-    """A Widget with some content."""
+    """Create a Widget with some content."""
     obj = widget(namespace, spec={"a": 1, "m": {"x": 1, "y": 2}, "l": [1, 2]}, labels={"k": "v"})
     return await cluster.create(WIDGET, obj, manager="tests")
 

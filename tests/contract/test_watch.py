@@ -16,7 +16,7 @@ PATIENCE = 10.0  # s
 
 
 async def take(events: AsyncIterator[WatchEvent], count: int) -> list[WatchEvent]:
-    """The next `count` events that are no bookmarks."""
+    """Return the next `count` events that are not bookmarks."""
     taken: list[WatchEvent] = []
     async with asyncio.timeout(PATIENCE):
         while len(taken) < count:
@@ -27,7 +27,7 @@ async def take(events: AsyncIterator[WatchEvent], count: int) -> list[WatchEvent
 
 
 def told(events: list[WatchEvent]) -> list[tuple[str, str]]:
-    """Type and name of each."""
+    """Return type and name of each event."""
     return [(event.type, name_of(event.object)) for event in events]
 
 

@@ -1,4 +1,4 @@
-"""The kind that the contract is tested on: a custom resource with free fields, so lists are atomic everywhere."""
+"""The kind of the contract tests: a custom resource with arbitrary fields, so lists are atomic on all clusters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ WIDGET = Kind("contract.knodel.dev", "v1", "Widget", "widgets", scale=True)
 
 
 def widget(namespace: str, name: str = "w", *, spec: Any = None, **metadata: Any) -> Object:
-    """A Widget to send."""
+    """Return a Widget for a request."""
     obj: Object = {
         "apiVersion": WIDGET.api_version,
         "kind": WIDGET.kind,
@@ -22,6 +22,6 @@ def widget(namespace: str, name: str = "w", *, spec: Any = None, **metadata: Any
 
 
 def fields_of(obj: Object, manager: str) -> Any:
-    """The FieldsV1 of one manager, None when it owns nothing."""
+    """Return the FieldsV1 of a manager, or None when it owns nothing."""
     entries = [entry for entry in obj["metadata"]["managedFields"] if entry["manager"] == manager]
     return entries[0]["fieldsV1"] if entries else None

@@ -1,6 +1,7 @@
-"""Random traffic on its way to the gateway: shares stay whole, hosts are names, and Envoy's table is made of them.
+"""Random traffic is converted to the gateway's table: shares are complete, hosts are names, and Envoy accepts the
+table.
 
-Knative's targets of the route reconciler and of the domain template.
+Corresponds to Knative's fuzz targets of the route reconciler and of the domain template.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ STATES = ("True", "Unknown", "False", None)
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A Route, and the revisions that there are, by whether they are ready."""
+    """A Route, and the existing revisions with their readiness."""
 
     name: str
     namespace: str
@@ -42,7 +43,7 @@ class Case:
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    """Shares that sum to 100, tags, revisions that may be missing."""
+    """Generate shares that sum to 100, tags, and revisions that may be missing."""
     cuts = sorted(draw(st.lists(st.integers(0, ALL), max_size=5)))
     shares = [high - low for low, high in zip([0, *cuts], [*cuts, ALL], strict=True)]
     targets = tuple((draw(st.sampled_from(["", *REVISIONS])), draw(TAGS), share) for share in shares)
@@ -52,12 +53,12 @@ def cases(draw: st.DrawFn) -> Case:
 
 @contextmanager
 def opened() -> Iterator[Callable[[Case], None]]:
-    """The check of one Route."""
+    """Return the check of a Route."""
     yield check
 
 
 def check(case: Case) -> None:
-    """Raises AssertionError when a promise is broken."""
+    """Raise AssertionError for a violated property."""
     route = _route(case)
     revisions = {name: _revision(name, state) for name, state in zip(REVISIONS, case.states, strict=True) if state}
     latest = {"metadata": {"name": "m"}, "status": {"latestReadyRevisionName": REVISIONS[-1]}}

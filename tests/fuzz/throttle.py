@@ -25,13 +25,13 @@ SCHEDULES = st.tuples(st.integers(1, 3), st.lists(STEPS, max_size=60))
 
 @contextmanager
 def opened() -> Iterator[Callable[[tuple[int, Sequence[str]]], None]]:
-    """The check of one schedule."""
+    """Return the check of a schedule."""
     with asyncio.Runner() as runner:
         yield lambda schedule: runner.run(_play(*schedule))
 
 
 class _Stage:
-    """One revision, and the requests on it."""
+    """A revision and its requests."""
 
     def __init__(self, slots: int) -> None:
         self.slots = slots
@@ -41,11 +41,11 @@ class _Stage:
         self.throttle = RevisionThrottler(self.target(), lambda _: None, SystemClock())
 
     def target(self, endpoints: Sequence[Endpoint] = (), broken: bool = False) -> ActivatorTarget:
-        """What the revision has now."""
+        """Return a target of the revision."""
         return ActivatorTarget(KEY, tuple(endpoints), HELD, self.slots, 10.0, broken)
 
     async def request(self) -> None:
-        """One request, through as many refusals as there are."""
+        """Send a request, which is refused `refusing` times."""
         request = self.throttle.new_request(SystemClock().monotonic())
         while True:
             reservation = await self.throttle.reserve(request)
