@@ -12,7 +12,8 @@ import msgspec
 from starlette.types import Receive, Send
 
 from clusters.base.sizes import format_size
-from eventing.errors import BadEvent, TryLater
+from clusters.net.cloudevents import BadEvent
+from eventing.errors import TryLater
 from eventing.limits import ByteBudget
 
 Headers = Iterable[tuple[bytes, bytes]]

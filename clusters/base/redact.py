@@ -12,6 +12,7 @@ from typing import Final
 _WITHIN_URL: Final = re.compile(r"://[^\s'\"]*@")
 _ENTRY: Final = re.compile(r"\{.*\}", re.S)
 _ALIAS: Final = re.compile(r"(undefined alias )'[^']*'")
+_QUOTED_LENGTH: Final = 80  # characters
 _LONGEST_URL: Final = 500  # characters of a URL in a message
 
 
@@ -57,6 +58,11 @@ def one_line(text: str, longest: int | None = None) -> str:
 def truncate(text: str, longest: int) -> str:
     """Return the text, or its first `longest` characters and an ellipsis."""
     return text if len(text) <= longest else f"{text[:longest]}…"
+
+
+def quoted(text: object) -> str:
+    """Quote a sender's text for a message: at most 80 characters, on one line, in ASCII."""
+    return repr(truncate(str(text), _QUOTED_LENGTH)).encode("ascii", "backslashreplace").decode()
 
 
 def printable(text: str) -> str:

@@ -16,11 +16,12 @@ from typing import Final
 
 from clusters.base.clock import Clock
 from clusters.base.errors import ClusterError
+from clusters.net.cloudevents import BadEvent
 from eventing.auth.hmac_keys import Keys
 from eventing.auth.oidc import Tokens
 from eventing.auth.signatures import STANDARD, Scheme, WebhookSignature, parse_signature
 from eventing.auth.subjects import is_allowed_subject
-from eventing.errors import BadEvent, TryLater
+from eventing.errors import TryLater
 from eventing.http import Headers, single_header
 from eventing.objects.ports import EventSource, HmacAuth, OidcAuth
 

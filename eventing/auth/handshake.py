@@ -10,7 +10,7 @@ import re
 from http import HTTPStatus
 from typing import Final
 
-from eventing.errors import BadEvent
+from clusters.net.cloudevents import BadEvent
 from eventing.http import Headers, WebhookResponse, single_header
 
 ALLOW: Final = "POST, OPTIONS"

@@ -13,8 +13,7 @@ from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote
 
-from clusters.base.redact import redact_url
-from eventing.errors import quoted
+from clusters.base.redact import quoted, redact_url
 from eventing.objects.ports import EventSource, Mapped
 
 _ADDRESS: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^?#]*)(\?[^#]*)?")

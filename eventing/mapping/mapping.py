@@ -16,13 +16,12 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from clusters.base.errors import FieldError, Invalid
-from eventing.errors import BadEvent, quoted
+from clusters.base.redact import quoted
+from clusters.net.cloudevents import LONGEST, BadEvent, Event, decode_json
 from eventing.mapping.paths import BadPath, Path
 from eventing.mapping.spec import MOST, Condition, MappingSpec, read_rules
 from eventing.mapping.templates import Alternatives, Template
 from eventing.mapping.training import read_training
-from eventing.objects.attributes import LONGEST
-from eventing.objects.event import Event, decode_json
 from eventing.objects.ports import Mapped, ModelChange, ModelRef
 
 PATH: Final = "spec.mapping"

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from eventing.errors import BadEvent, quoted
-from eventing.objects.event import Event
+from clusters.base.redact import quoted
+from clusters.net.cloudevents import BadEvent, Event
 from eventing.objects.ports import EventSource, Mapped, ModelChange, ModelRef
 
 TYPE: Final = "dev.knodel.training.completed.v1"

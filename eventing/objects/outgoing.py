@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from clusters.base.errors import FieldError, Invalid
 from clusters.base.objects import MODEL, Key, Object, labels_of, parse_timestamp
+from clusters.net.cloudevents import to_members
 from eventing.objects.apis import LABEL_DIRECTION, LABEL_EVENT_SOURCE, ModelRef
 from eventing.objects.model_event import (
     EventSpec,
@@ -70,21 +71,18 @@ def make_cloud_event(model: Key, entry: OutboxEntry, cause: EventSpec | None) ->
     """
     known = cause.correlationid if cause is not None else ""
     trace = cause.traceparent if cause is not None else ""
-    parts = {
-        "specversion": "1.0",
+    attributes = {
         "id": entry.id,
         "source": source_of(model),
         "type": entry.type,
         "subject": entry.subject,
         "time": entry.time,
-        "datacontenttype": "application/json",
         "sequence": entry.sequence,
         "causationid": entry.causationid,
         "correlationid": known or entry.causationid or entry.subject,
         "traceparent": entry.traceparent or trace,
-        "data": entry.data,
     }
-    return {name: value for name, value in parts.items() if value}
+    return {name: value for name, value in to_members(attributes, entry.data).items() if value}
 
 
 def waiting_for(obj: Object) -> list[str]:

@@ -16,9 +16,9 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from clusters.base.errors import KnodelError
+from clusters.net.cloudevents import Event
 from eventing.objects.apis import ModelChange as ModelChange
 from eventing.objects.apis import ModelRef as ModelRef
-from eventing.objects.event import Event
 
 NO_NUMBERS: Mapping[str, Any] = MappingProxyType({})
 ANY: Final = "*"

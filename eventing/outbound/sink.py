@@ -16,9 +16,9 @@ import msgspec
 from clusters.base.errors import KnodelError
 from clusters.base.redact import one_line
 from clusters.net.client import FAILURES, HttpClient, failure_reason
+from clusters.net.cloudevents import STRUCTURED
 from clusters.net.retry_after import parse_retry_after
 
-STRUCTURED: Final = "application/cloudevents+json; charset=utf-8"
 TIMEOUT: Final = 10.0
 """Seconds for one response: a sink only has to store the event."""
 RETRIED: Final = frozenset(
@@ -60,7 +60,7 @@ class HttpSink:
 
     async def send(self, event: Mapping[str, Any]) -> str:
         """Send one event in structured mode, as `Sink` specifies."""
-        headers = {"Content-Type": STRUCTURED}
+        headers = {"Content-Type": f"{STRUCTURED}; charset=utf-8"}
         try:
             async with self._client.post(self._url, data=msgspec.json.encode(event), headers=headers) as response:
                 status = response.status

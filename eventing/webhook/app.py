@@ -19,11 +19,13 @@ from typing import Final
 from starlette.types import Message, Receive, Scope, Send
 
 from clusters.base.clock import Clock
+from clusters.base.redact import quoted
+from clusters.net.cloudevents import BadEvent, ContentMode, from_http, mode_of
 from clusters.net.exposition import Family
 from eventing.auth.auth import Authenticator
 from eventing.auth.handshake import ALLOW, validate_webhook_origin
 from eventing.auth.signatures import SCHEMES
-from eventing.errors import BadEvent, TryLater, quoted
+from eventing.errors import TryLater
 from eventing.http import (
     ClientDisconnected,
     Headers,
@@ -34,7 +36,6 @@ from eventing.http import (
     send_response,
 )
 from eventing.limits import ByteBudget, TokenBucket, WebhookLimits, decoded_size
-from eventing.objects.event import ContentMode, from_http, mode_of
 from eventing.objects.ports import EventLedger, Mapper, Sources
 from eventing.webhook.intake import EventVerdict, Intake, Name
 from eventing.webhook.metrics import WebhookMetrics

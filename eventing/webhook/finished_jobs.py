@@ -18,11 +18,10 @@ from clusters.base.backoff import Backoff
 from clusters.base.clock import Clock
 from clusters.base.errors import Forbidden, Invalid, KnodelError, NotFound
 from clusters.base.objects import Kind, Object, name_of, namespace_of, uid_of
+from clusters.net.cloudevents import BadEvent, Event
 from eventing.auth import permits
-from eventing.errors import BadEvent
 from eventing.mapping.jobs import JOB_KINDS, RESOURCE_UPDATE, SOURCE
 from eventing.mapping.presets import JOB
-from eventing.objects.event import Event
 from eventing.objects.ports import EventLedger, EventSource, Mapper, NewEvent, RecordResult
 
 log = logging.getLogger(__name__)

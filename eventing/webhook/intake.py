@@ -11,12 +11,12 @@ import msgspec
 
 from clusters.base.clock import Clock
 from clusters.base.errors import Invalid, KnodelError, Unavailable
+from clusters.base.redact import quoted
+from clusters.net.cloudevents import LONGEST, BadEvent, Event, Malformed
 from eventing.auth import permits
 from eventing.auth.auth import SenderCredentials
-from eventing.errors import BadEvent, TryLater, quoted
+from eventing.errors import TryLater
 from eventing.limits import TokenBucket
-from eventing.objects.attributes import LONGEST
-from eventing.objects.event import Event, Malformed
 from eventing.objects.ports import EventLedger, EventSource, Mapper, NewEvent, RecordResult, Sources
 from eventing.objects.sequence import EventSequence
 from eventing.webhook.backlog import Backlogs

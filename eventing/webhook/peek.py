@@ -10,9 +10,8 @@ from typing import Final
 
 import msgspec
 
+from clusters.net.cloudevents import MOST_EVENTS, ContentMode, Headers, decode_header
 from eventing.http import single_header
-from eventing.objects.attributes import header_text
-from eventing.objects.event import MOST_EVENTS, ContentMode, Headers
 
 
 class EventHead(msgspec.Struct, frozen=True):
@@ -35,7 +34,7 @@ def peek(headers: Headers, mode: ContentMode, body: bytes) -> list[EventHead | N
     authentication for that. Raises BadEvent (400).
     """
     if mode is ContentMode.BINARY:
-        source = header_text("ce-source", single_header(headers, b"ce-source"))
+        source = decode_header("ce-source", single_header(headers, b"ce-source"))
         return [EventHead(source, single_header(headers, b"ce-id").decode("latin-1"))] if source else []
     try:
         found: list[EventHead | None] = [_ONE.decode(body)] if mode is ContentMode.STRUCTURED else [*_ALL.decode(body)]

@@ -6,11 +6,11 @@ import hashlib
 from http import HTTPStatus
 from typing import Final
 
+from clusters.base.redact import quoted
+from clusters.net.cloudevents import BadEvent, Event, decode_json
 from eventing.auth.signatures import SCHEMES
-from eventing.errors import BadEvent, quoted
 from eventing.http import Headers, single_header
 from eventing.mapping.presets import PLAIN_JSON
-from eventing.objects.event import Event, decode_json
 from eventing.objects.ports import EventSource
 
 _JSON: Final = (b"application/json", b"text/json")

@@ -8,11 +8,11 @@ from pathlib import Path
 import yaml
 
 from clusters.base.objects import Object
+from clusters.net.cloudevents import Event
 from eventing.mapping.event_source import read_event_source
 from eventing.mapping.jobs import JOB_KINDS
 from eventing.mapping.presets import PLAIN_JSON, PRESETS
 from eventing.mapping.transforms import TRANSFORMS
-from eventing.objects.event import Event
 from eventing.objects.ports import EventSource, Mapped, ModelChange
 from serving.types.event_source import validate_event_source
 

@@ -11,10 +11,10 @@ import pytest
 from clusters.base.api import ObjectList
 from clusters.base.errors import ClusterError, FieldError, Forbidden, Invalid, NotFound, Unavailable
 from clusters.base.objects import Kind, Object
+from clusters.net.cloudevents import Event
 from eventing.mapping.jobs import JOB_KINDS
 from eventing.mapping.mapping import compile_mapping
 from eventing.mapping.training import EventMapper
-from eventing.objects.event import Event
 from eventing.objects.ports import EventSource, NewEvent
 from eventing.webhook.finished_jobs import AT_ONCE, ATTEMPTS, FinishedJobs, event_of, missed_of, namespaces_of
 from tests.eventing.job_objects import KINDS, completed, job_of, running

@@ -14,9 +14,9 @@ import pytest
 from clusters.base.errors import AlreadyExists, ClusterError, Forbidden, NotFound, Unavailable
 from clusters.base.objects import MODEL_EVENT, Object, name_of, timestamp
 from clusters.embedded.cluster import EmbeddedCluster
+from clusters.net.cloudevents import Event
 from clusters.runtime.informer import Informer
 from eventing.controller.expiry import ModelEventExpiry, RetentionLimits, victims_of
-from eventing.objects.event import Event
 from eventing.objects.model_event import LARGEST_DATA, EventStatus, event_name, read_model_event, validate_model_event
 from eventing.objects.ports import EventSource, HmacAuth, Mapped, ModelChange, ModelRef, NewEvent, RecordResult
 from eventing.objects.status import Statuses

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from clusters.base.errors import Invalid
-from eventing.errors import BadEvent
+from clusters.net.cloudevents import BadEvent, Event
 from eventing.mapping.event_source import read_event_source
 from eventing.mapping.mapping import compile_mapping, document_of, mapping_faults
 from eventing.mapping.training import TYPE, EventMapper
-from eventing.objects.event import Event
 from eventing.objects.ports import ModelChange, ModelRef
 from serving.types.event_source import validate_event_source
 from tests.eventing.webhook import event, event_source

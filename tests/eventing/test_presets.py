@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from clusters.net.cloudevents import Event
 from eventing.mapping.jobs import JobKind
 from eventing.mapping.mapping import compile_mapping
 from eventing.mapping.presets import PLAIN_JSON, PRESETS
-from eventing.objects.event import Event
 from eventing.objects.ports import Mapped, ModelChange, ModelRef
 from tests.eventing.job_objects import ANNOTATIONS, COMPLETED, KINDS, completed, failed, job_of, running
 

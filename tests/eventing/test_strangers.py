@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from clusters.net import strict_json
+from clusters.net.cloudevents import LONGEST, _are_plain_names
 from eventing.limits import WebhookLimits
-from eventing.objects.attributes import LONGEST, _are_plain_names
 from eventing.objects.ports import OidcAuth
 from tests.eventing.webhook import BATCH, STRUCTURED, Webhook, event, event_source
 

@@ -10,9 +10,7 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from eventing.errors import BadEvent
-from eventing.objects.attributes import LONGEST
-from eventing.objects.event import BATCH, STRUCTURED, Event, Malformed, from_http
+from clusters.net.cloudevents import BATCH, LONGEST, STRUCTURED, BadEvent, Event, Malformed, from_http
 from eventing.objects.model_event import event_name
 from tests.fuzz.messages import mutilated
 from tests.fuzz.target import Target

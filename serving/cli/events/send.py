@@ -15,6 +15,7 @@ import click
 
 from clusters.base.errors import Invalid, NotFound
 from clusters.base.objects import EVENT_SOURCE, SECRET
+from clusters.net.cloudevents import STRUCTURED, to_members
 from eventing.auth.hmac_keys import keys_of
 from eventing.auth.signing import sign
 from eventing.mapping.event_source import read_event_source
@@ -30,7 +31,6 @@ from serving.cli.data import parse_data, read_data
 from serving.cli.names import formats, models, sources
 from serving.cli.webhook import webhook_of
 
-STRUCTURED: Final = "application/cloudevents+json"
 TIMEOUT: Final = 30.0  # s; the webhook responds when the event is on disk
 DEFAULT_SOURCE: Final = "knodel"
 """Appended to the source of an EventSource that is a prefix, if the caller gives no source."""
@@ -71,17 +71,17 @@ def send_command(session: Session, model: str | None, type: str, url: str, **nam
     by = _event_source(client, session.namespace, named["source"])
     order = EventSequence.of(named["sequence"])
     trace = os.environ.get("TRACEPARENT", "")  # the trace of the caller, as OpenTelemetry tools set it
-    extensions = {"sequence": order.value, "sequencetype": order.type, "traceparent": trace}
-    event = {
-        "specversion": "1.0",
+    attributes = {
         "id": named["id"] or str(uuid.uuid4()),
         "source": named["source"] or by.source.removesuffix(ANY) + (DEFAULT_SOURCE if by.source.endswith(ANY) else ""),
         "type": type,
         "time": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        "datacontenttype": "application/json",
-        **{name: value for name, value in extensions.items() if value},
-        "data": _data(session, model, named),
+        "sequence": order.value,
+        "sequencetype": order.type,
+        "traceparent": trace,
     }
+    given = {name: value for name, value in attributes.items() if value}
+    event = to_members(given, _data(session, model, named))
     body = json.dumps(event, ensure_ascii=False).encode()
     webhook, signed = webhook_of(session, client, url), _headers(client, by, body)
     headers = {**webhook.headers, **signed}

@@ -14,12 +14,12 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from clusters.net.cloudevents import STRUCTURED
 from serving.modelserver.base.errors import ClientLeft, InvalidRequest, ServingError
 from serving.modelserver.base.limits import BodyBudget
 from serving.modelserver.base.responses import JSON, send_body, send_error
 from serving.modelserver.codec.bounded_read import ReplayReceive, read_body
 from serving.modelserver.codec.cloud_event import (
-    STRUCTURED,
     CloudEvent,
     from_binary,
     from_structured,
@@ -99,7 +99,7 @@ class CloudEventEndpoint:
             return
         if response.split_headers()[0] != JSON:
             raise InvalidRequest("a structured event cannot have binary tensors: use binary mode, or request JSON")
-        await send_body(send, _OK, to_structured(self._response_to(event, response.body)), STRUCTURED, [])
+        await send_body(send, _OK, to_structured(self._response_to(event, response.body)), STRUCTURED.encode(), [])
 
     def _response_to(self, event: CloudEvent, data: bytes = b"") -> CloudEvent:
         """Return the response event. Its id is a function of the event, so that a broker can discard duplicates."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
+from clusters.net.cloudevents import to_headers
 from serving.modelserver.base.headers import JSON_LENGTH, Headers
 
 REQUEST: Final = "org.kubeflow.serving.inference.request"
@@ -20,9 +21,6 @@ ID_HEADERS: Final = (EVENT_ID, b"x-request-id")
 """Headers with the client's id of a request, in order of precedence; KServe's logger uses only `ce-id`."""
 MAX_ID_LENGTH: Final = 256  # characters; a longer id is replaced by a generated one
 _DESCRIBING: Final = (b"content-type", b"content-encoding", JSON_LENGTH)
-_PLAIN: Final = "!#$&'()*+,/:;=?@[]^`{|}~-._<>\\"
-"""Characters of a header's value that need no encoding, beside letters and digits (CloudEvents HTTP binding
-§3.1.3.2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +51,6 @@ def payload_event(
 ) -> PayloadEvent:
     """Return the event of a payload that was received or sent at the time `at` (RFC 3339) with `headers`."""
     attributes = {
-        "specversion": "1.0",
         "type": type,
         "id": id,
         "source": origin.source,
@@ -65,7 +62,10 @@ def payload_event(
         "traceparent": trace_parent,
     }
     described = {name.decode(): value.decode("latin-1") for name, value in headers if name in _DESCRIBING}
-    encoded = {f"ce-{name}": quote(value, safe=_PLAIN) for name, value in attributes.items() if value}
+    encoded = {
+        name.decode(): value.decode()
+        for name, value in to_headers({name: text for name, text in attributes.items() if text})
+    }
     return PayloadEvent({"content-type": "application/json", **described, **encoded}, tuple(body), sum(map(len, body)))
 
 

@@ -1,4 +1,4 @@
-"""CloudEvents from HTTP: valid and invalid events, and agreement with the SDK on valid ones."""
+"""The codec of CloudEvents: valid and invalid events, and agreement with the SDK on valid ones."""
 
 from __future__ import annotations
 
@@ -8,13 +8,23 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from cloudevents.core.bindings.http import HTTPMessage, from_http_event
+from cloudevents.core.bindings.http import HTTPMessage, from_http_event, to_binary_event, to_structured_event
+from cloudevents.core.v1.event import CloudEvent
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clusters.net.cloudevents import (
+    MOST_EVENTS,
+    BadEvent,
+    Event,
+    Malformed,
+    from_headers,
+    from_http,
+    from_members,
+    to_headers,
+    to_members,
+)
 from clusters.net.strict_json import MOST_VALUES
-from eventing.errors import BadEvent
-from eventing.objects.event import MOST_EVENTS, Event, Malformed, from_http
 from tests.eventing.webhook import BATCH, SOURCE, STRUCTURED, event
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -308,3 +318,69 @@ def test_what_we_take_the_sdk_reads_alike(id: str, subject: str, extensions: dic
     assert (ours.subject, ours.time) == (theirs.get_subject(), theirs.get_time())
     assert all(theirs.get_extension(name) == value for name, value in ours.extensions.items())
     assert ours.data == theirs.get_data()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    id=ATTRIBUTE,
+    subject=ATTRIBUTE,
+    extensions=st.dictionaries(NAMES, ATTRIBUTE, max_size=3),
+    data=st.dictionaries(ATTRIBUTE, JSON, max_size=3),
+)
+def test_events_of_the_sdk_are_read_alike_in_each_mode(
+    id: str, subject: str, extensions: dict[str, str], data: dict[str, Any]
+) -> None:
+    attributes = {"specversion": "1.0", "id": id, "source": SOURCE, "type": "t", "subject": subject, "time": NOON}
+    sent = CloudEvent({**attributes, **extensions, "datacontenttype": "application/json"}, data)
+    encoded = to_structured_event(sent)
+    batch = b"[" + encoded.body + b", " + encoded.body + b"]"
+
+    found = [
+        *(one for message in (encoded, to_binary_event(sent)) for one in from_http(_pairs(message), message.body)),
+        *from_http([(b"content-type", BATCH.encode())], batch),
+    ]
+
+    assert len(found) == 4
+    for one in found:
+        assert isinstance(one, Event)
+        assert (one.id, one.source, one.type, one.subject, one.time) == (id, SOURCE, "t", subject, NOON)
+        assert one.extensions == extensions
+        assert one.data == data
+
+
+@settings(max_examples=60, deadline=None)
+@given(id=ATTRIBUTE, extensions=st.dictionaries(NAMES, ATTRIBUTE, max_size=3), data=JSON)
+def test_the_sdk_reads_events_of_ours_alike_in_both_modes(id: str, extensions: dict[str, str], data: object) -> None:
+    attributes = {"id": id, "source": SOURCE, "type": "t", "time": "2026-01-01T12:00:00Z", **extensions}
+    body = json.dumps(data).encode()
+    headers = {name.decode(): value.decode() for name, value in to_headers(attributes)}
+    messages = [
+        HTTPMessage({**headers, "content-type": "application/json"}, body),
+        HTTPMessage({"content-type": STRUCTURED}, json.dumps(to_members(attributes, data)).encode()),
+    ]
+
+    for message in messages:
+        theirs = from_http_event(message)
+        assert (theirs.get_id(), theirs.get_source(), theirs.get_time()) == (id, SOURCE, NOON)
+        assert all(theirs.get_extension(name) == value for name, value in extensions.items())
+        assert theirs.get_data() == data
+
+
+def test_a_header_may_have_quotes_and_unencoded_utf_8() -> None:
+    found = binary(HEADERS | {"ce-subject": "€".encode().decode("latin-1"), "ce-x": '"a \\"b\\""'})
+
+    assert found.subject == "€"
+    assert found.extensions == {"x": 'a "b"'}
+
+
+def test_attributes_without_data_are_decoded_by_the_same_rules() -> None:
+    attributes = {"specversion": "1.0", "id": "1", "source": SOURCE, "type": "t", "final": "true"}
+
+    assert from_members({**attributes, "final": True, "subject": None}) == attributes
+    assert from_headers(to_headers(attributes)) == attributes
+    with pytest.raises(BadEvent, match="'data' is reserved"):
+        from_members({**attributes, "data": "x"})
+
+
+def _pairs(message: HTTPMessage) -> list[tuple[bytes, bytes]]:
+    return [(name.lower().encode(), value.encode()) for name, value in message.headers.items()]
