@@ -1,4 +1,4 @@
-"""The generator of gRPC requests, against real servers of gRPC."""
+"""Test the gRPC load generator against real gRPC servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole rollouts, simulated: few and seeded here, 10 000 of each world with `python -m loadtests.judge`."""
+"""Test simulated rollouts: few with a seed here, 10 000 of each world with `python -m loadtests.judge`."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_plainly_bad_version_is_failed_within_two_intervals(world: World) -> N
     assert found.seconds.max() <= 2 * Judge().interval
 
 
-def test_who_promotes_without_traffic_lets_a_bad_version_through() -> None:
+def test_promotion_without_traffic_passes_bad_versions() -> None:
     promote = Rollout(on_insufficient_traffic="promote")
     assert run(World(0.001, 0.05), 1.0, promote).promoted > 0.9
 
@@ -65,7 +65,7 @@ FAILING = "bodies on which either version fails"
 
 
 @pytest.mark.parametrize("attacks", [*((one,) for one in ATTACKS), ATTACKS], ids=lambda attacks: attacks[-1].what)
-def test_who_sends_half_of_all_requests_changes_no_verdict(attacks: tuple[Attack, ...]) -> None:
+def test_an_adversary_with_half_of_all_requests_changes_no_verdict(attacks: tuple[Attack, ...]) -> None:
     def under_attack(world: World) -> Outcomes:
         return RolloutSimulation(world, Rollout(), 10.0, 50, 7, attacks).run(1800.0)
 
@@ -78,7 +78,7 @@ def test_who_sends_half_of_all_requests_changes_no_verdict(attacks: tuple[Attack
         assert min(decided) >= 0.9
 
 
-def test_a_process_that_an_attack_ends_counts_only_where_it_served_the_split() -> None:
+def test_a_process_ended_by_an_attack_counts_only_if_it_served_the_split() -> None:
     assert (errors_of_crash(0), errors_of_crash(1), errors_of_crash(100)) == (0, 1, 1)
 
 

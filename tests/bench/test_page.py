@@ -1,4 +1,4 @@
-"""The page of figures: what is kept, what is replaced, and what a reader sees of it."""
+"""Test the page of figures and its record."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def part(*figures: Figure, machine: Machine = MACHINE) -> Part:
     return Part("2026-01-02", machine, list(figures))
 
 
-def test_what_is_measured_anew_replaces_its_part_alone(tmp_path: Path) -> None:
+def test_a_new_measurement_replaces_only_its_part(tmp_path: Path) -> None:
     path = tmp_path / "performance.json"
     old = part(Figure("up to ready", 1.23456789, "s", 1.5))
     keep({"start": old, "idle": part(Figure("idle", 0.5, "%", 2))}, path)
@@ -40,7 +40,7 @@ def test_a_record_of_another_shape_is_refused_with_its_remedy(tmp_path: Path) ->
         read_record(path)
 
 
-def test_each_figure_stands_beside_its_aim_and_tells_its_machine() -> None:
+def test_each_figure_has_its_aim_and_machine() -> None:
     told = page(
         {"start": part(Figure("up to ready", 1.2, "s", 1.5)), "idle": part(Figure("  idle", 3, "%", 2), machine=OTHER)}
     )
@@ -51,7 +51,7 @@ def test_each_figure_stands_beside_its_aim_and_tells_its_machine() -> None:
     assert told.count("Not measured yet") == len(PARTS) - 2
 
 
-def test_peers_stand_beside_each_other_with_bars_as_long_as_what_they_did() -> None:
+def test_peers_are_in_one_table_with_proportional_bars() -> None:
     figures = [
         Figure("ONNX: Knodel, 16 connections", 3000.0, "1/s"),
         Figure("ONNX: KServe, silenced, 16 connections", 1000.0, "1/s"),
@@ -63,7 +63,7 @@ def test_peers_stand_beside_each_other_with_bars_as_long_as_what_they_did() -> N
     assert "| ↳ ONNX: Knodel to KServe, rate | 3 | x | ≥ 2 x | ok |" in told
 
 
-def test_the_page_is_what_its_record_says() -> None:
+def test_the_page_matches_its_record() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(read_record(RECORD)), (
         "write it anew: python -m loadtests.bench.page"
     )
@@ -73,18 +73,18 @@ def test_no_part_of_the_page_is_without_figures() -> None:
     assert set(read_record(RECORD)) == set(PARTS)
 
 
-def test_a_machine_is_described_by_what_decides_figures_and_by_no_name() -> None:
+def test_a_machine_is_described_without_identifying_names() -> None:
     here = str(described())
     assert re.search(r", \d+ cores, \d+ GiB, Linux \d+\.\d+\S*, Python 3\.\d+\.\d+; numpy \d", here)
     assert socket.gethostname() not in here
 
 
-def test_the_name_of_a_processor_is_read_or_its_kind_is_told() -> None:
+def test_the_cpu_model_is_read_or_its_architecture_used() -> None:
     assert cpu_model("processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\n") == "Some CPU @ 2 GHz"
     assert cpu_model("processor\t: 0\n")
 
 
-def test_the_readme_leaves_figures_to_the_page() -> None:
+def test_the_readme_contains_no_figures() -> None:
     text = README.read_text(encoding="utf-8")
     assert "(docs/evidence/README.md)" in text
     assert not re.search(r"\d ?(times|x) (faster|as|the)|faster than|(requests|events) (a|per) second", text)

@@ -1,4 +1,4 @@
-"""What /proc says of a process: what it holds by either measure, whose it is, and nothing of one that ended."""
+"""Test the usage of processes from /proc."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ MARGIN = 1 << 20
 """Bytes by which the kernel's counters of one process may differ."""
 
 
-def test_a_process_holds_memory_files_and_tasks() -> None:
+def test_the_usage_of_a_process_has_memory_files_and_tasks() -> None:
     before = usage_of(os.getpid())
     with Path("/dev/null").open() as one, Path("/dev/null").open() as other:
         assert usage_of(os.getpid()).files == before.files + len((one, other))
     assert before.memory > 1 << 20 and before.tasks >= 1
 
 
-def test_what_ended_holds_nothing() -> None:
+def test_an_ended_process_has_no_usage() -> None:
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
     assert usage_of(process.pid) == ProcessUsage()
     assert (pss(process.pid), cpu_seconds(process.pid), stat_of(process.pid)) == (0, 0.0, None)
 
 
-def test_memory_is_held_by_the_measure_that_is_asked_for() -> None:
+def test_memory_uses_the_requested_measure() -> None:
     with subprocess.Popen([sys.executable, "-c", WAITS], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stdout.readline() == b"up\n"
         shared, alone = usage_of(process.pid), usage_of(process.pid, pss)
@@ -38,7 +38,7 @@ def test_memory_is_held_by_the_measure_that_is_asked_for() -> None:
     assert 0 < alone.memory < shared.memory <= most + MARGIN
 
 
-def test_what_several_hold_is_their_sum() -> None:
+def test_usages_are_added() -> None:
     assert ProcessUsage(1, 2, 3) + ProcessUsage(10, 20, 30) == ProcessUsage(11, 22, 33)
 
 

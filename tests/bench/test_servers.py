@@ -1,4 +1,4 @@
-"""The comparison with other model servers: what it sends, what it reads, and how it starts and ends a server."""
+"""Test the comparison with other model servers: requests, results, and the start and end of a server."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ def test_ratios_are_taken_within_a_round_so_that_a_slow_round_slows_both_sides()
     assert results.median("theirs", rate("a")) == 40
 
 
-def test_what_a_generator_prints_becomes_answers_a_second_and_milliseconds() -> None:
+def test_the_output_of_a_generator_is_parsed() -> None:
     assert parse(f"Running 2s test\nBENCH {GOOD}\n", "x") == Pressure(150, 1.5, 3, 4)
 
 
 @pytest.mark.parametrize("fault", ["refused", "broken"])
-def test_figures_with_a_request_that_failed_are_refused(fault: str) -> None:
+def test_results_with_failed_requests_are_rejected(fault: str) -> None:
     with pytest.raises(SystemExit, match="image: some requests failed"):
         parse("BENCH " + GOOD.replace(f'"{fault}": 0', f'"{fault}": 1'), "image")
 
 
-def test_a_generator_that_says_nothing_is_an_error() -> None:
+def test_a_generator_without_results_is_an_error() -> None:
     with pytest.raises(SystemExit, match="printed no results"):
         parse("Running 2s test\n", "image")
 
@@ -72,7 +72,7 @@ def test_text_and_bytes_carry_the_same_image() -> None:
     assert (one == other).all()
 
 
-def test_the_models_give_the_answers_that_are_expected_of_every_server(tmp_path: Path) -> None:
+def test_the_models_return_the_expected_outputs(tmp_path: Path) -> None:
     tensor, means = artifacts.image()
     session = onnxruntime.InferenceSession(artifacts.image_model(tmp_path))
     (found,) = session.run(None, {"image": _array(tensor)})
@@ -92,12 +92,12 @@ def test_the_models_give_the_answers_that_are_expected_of_every_server(tmp_path:
 
 
 @pytest.mark.parametrize("data", ["[0.5, 0.5]", "[[0.5, 0.25]]", "[0.5, 0.5, 0.0]"])
-def test_another_answer_is_not_taken(data: str) -> None:
+def test_a_wrong_output_is_rejected(data: str) -> None:
     with pytest.raises(SystemExit, match="flower: output"):
         _load("flower", 0.5, 0.25, 0.25).check(f'{{"outputs": [{{"data": {data}}}]}}'.encode())
 
 
-def test_nested_answers_are_taken_as_flat_ones() -> None:
+def test_nested_outputs_are_flattened() -> None:
     _load("flower", 0.5, 0.25).check(b'{"outputs": [{"data": [[0.5], [0.25]]}]}')
 
 
@@ -117,7 +117,7 @@ def test_a_server_is_started_alone_on_its_core_and_leaves_nothing(tmp_path: Path
     assert not list(members_of(pid))
 
 
-def test_a_server_that_fails_says_why(tmp_path: Path) -> None:
+def test_the_error_of_a_failed_server_contains_its_log(tmp_path: Path) -> None:
     broken = Launch([sys.executable, "-c", "raise ValueError('no such model')"])
     with (
         Server("theirs", broken, free_port(), tmp_path / "log", CORE) as server,
@@ -126,7 +126,7 @@ def test_a_server_that_fails_says_why(tmp_path: Path) -> None:
         server.first_answer(_load("any", 1.0))
 
 
-def test_a_forked_server_answers_from_its_model(tmp_path: Path) -> None:
+def test_a_forked_server_serves_its_model(tmp_path: Path) -> None:
     path = tmp_path / "iris.onnx"
     path.write_bytes(artifacts.linear(ROWS, INTERCEPTS))
     flower = Tensor("input-0", (1, 4), [1.0, 2.0, 3.0, 4.0], b"")

@@ -1,4 +1,4 @@
-"""Schedules of requests: how many come when."""
+"""Test the schedules of requests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from loadtests.load.arrivals import bursts, diurnal, replay, steady
 from loadtests.simulate.trace import Trace, open_trace
 
 
-def test_a_steady_load_asks_at_equal_distances() -> None:
+def test_a_steady_load_has_equal_gaps() -> None:
     due = steady(4.0, 2.0)
     assert due == pytest.approx([0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75])
 
@@ -42,7 +42,7 @@ def test_a_replayed_trace_keeps_the_proportions_of_its_pauses() -> None:
     assert due == pytest.approx([0.0, 0.5, 0.75])  # the fourth request is due when it is over
 
 
-def test_a_real_trace_comes_at_the_rate_that_was_asked_for_with_all_its_bursts() -> None:
+def test_a_real_trace_has_the_requested_rate_and_its_bursts() -> None:
     due = replay(open_trace("code"), seconds=30.0, rate=20.0)
     by_second = np.histogram(due, bins=30, range=(0.0, 30.0))[0]
     assert len(due) == pytest.approx(600, abs=2)

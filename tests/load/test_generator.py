@@ -1,4 +1,4 @@
-"""The load generator itself, on loopback: what it sends, when, and what it says became of it."""
+"""Test the load generator on loopback: its requests, their times, and the recorded responses."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def http(status: str, body: str) -> bytes:
     return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
 
 
-async def test_every_request_is_sent_when_it_is_due_and_counted_from_then(tmp_path: Path) -> None:
+async def test_every_request_is_sent_when_due_and_its_latency_counts_from_then(tmp_path: Path) -> None:
     """One run of locust shows all: it takes a second to start."""
     responses = [
         http("200 OK", "two"),
@@ -81,7 +81,7 @@ async def test_a_generator_ends_with_its_context(tmp_path: Path) -> None:
         os.kill(pid, 0)
 
 
-def test_answers_of_another_version_are_refused(tmp_path: Path) -> None:
+def test_responses_of_another_version_are_rejected(tmp_path: Path) -> None:
     (tmp_path / RESPONSES).write_text("1.0\ndue,took\n")
     with pytest.raises(ValueError, match="written by another version"):
         read_responses(tmp_path)
@@ -94,7 +94,7 @@ def made(*rows: tuple[float, float, int]) -> Responses:
     )
 
 
-def test_what_failed_is_counted_and_does_not_count_as_fast() -> None:
+def test_failures_are_counted_and_not_part_of_the_latency() -> None:
     found = made((0.0, 0.1, 200), (1.0, 0.001, 503), (2.0, 0.3, 200), (3.0, 0.2, 200))
     assert (found.failed, found.success_rate) == (1, 0.75)
     assert found.quantile(0.0) == 100.0
@@ -104,7 +104,7 @@ def test_what_failed_is_counted_and_does_not_count_as_fast() -> None:
     assert found.rate == pytest.approx(4 / 3.2)
 
 
-def test_the_worst_stretch_is_the_longest_row_of_failures() -> None:
+def test_the_worst_stretch_is_the_longest_sequence_of_failures() -> None:
     found = made((0.0, 0.0, 503), (1.0, 0.0, 200), (2.0, 0.0, 0), (3.0, 0.0, 503), (4.5, 0.0, 0), (5.0, 0.0, 200))
     assert found.worst_stretch() == 2.5
     assert made((0.0, 0.0, 503), (1.0, 0.0, 200)).worst_stretch() == 0.0

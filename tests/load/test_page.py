@@ -1,4 +1,4 @@
-"""The report: one page, whole in itself."""
+"""Test the report: one self-contained page."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def told(responses: Responses) -> str:
     return page("Under load", "a machine", [ScenarioResult("steady", "Even.", [Figure("p95", 1.0, "ms", 2.0)]), bad])
 
 
-def test_every_scene_has_its_verdict_and_its_figures(told: str) -> None:
+def test_every_scenario_has_its_verdict_and_figures(told: str) -> None:
     assert re.findall(r'href="#(\w+)">\w+</a></td><td><span class="(\w+)"', told) == [
         ("steady", "ok"),
         ("burst", "missed"),
@@ -39,7 +39,7 @@ def test_every_scene_has_its_verdict_and_its_figures(told: str) -> None:
     assert told.count("<svg") == 3
 
 
-def test_the_page_fetches_nothing_and_runs_nothing(told: str) -> None:
+def test_the_page_loads_no_files_and_runs_no_scripts(told: str) -> None:
     assert not re.search(r'(src|href)="(?!#)', told)
     assert "<script" not in told
     assert "10 times: 503 &lt;script&gt;" in told
@@ -47,14 +47,14 @@ def test_the_page_fetches_nothing_and_runs_nothing(told: str) -> None:
     assert "inf" not in re.sub(r"[a-z]+inf|inf[a-z]+", "", told)
 
 
-def test_a_scene_without_a_right_answer_has_a_page_too(responses: Responses) -> None:
+def test_a_scenario_without_a_successful_response_has_a_page(responses: Responses) -> None:
     none = Responses(
         0.0, responses.due, responses.took, np.zeros_like(responses.status), responses.which, responses.errors
     )
     assert "nan" not in page("x", "y", [ScenarioResult("none", "", figures_of(none), charts_of(none), notes_of(none))])
 
 
-def test_loads_are_known_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_scenario_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--only", "storm"])
     assert "choose from 'steady', 'burst', 'diurnal', 'trace', 'rollout', 'chaos', 'gateway'" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""What a process is said to keep: by its slope, whatever it does at its beginning and for a moment."""
+"""Test the growth of processes: measured by slope, robust to start-up and outliers."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ def by_name(found: Samples) -> dict[str, tuple[float, bool]]:
     return {figure.what: (figure.value, figure.missed) for figure in figures(found)}
 
 
-def test_what_fills_at_the_beginning_is_no_leak() -> None:
+def test_growth_at_the_start_is_not_a_leak() -> None:
     value, missed = by_name(samples())["platform 7: memory growth"]
     assert abs(value) < GROWTH / 4
     assert not missed
 
 
-def test_a_leak_of_twice_the_bound_is_seen_in_ten_minutes() -> None:
+def test_a_leak_of_twice_the_limit_is_detected_in_ten_minutes() -> None:
     value, missed = by_name(samples(memory=2 * GROWTH))["platform 7: memory growth"]
     assert value == pytest.approx(2 * GROWTH, rel=0.2)
     assert missed
 
 
-def test_files_that_are_never_closed_are_seen() -> None:
+def test_files_that_are_never_closed_are_detected() -> None:
     lost = 2 * FEW * 3600.0 / (LOOKS * 5.0 * (1.0 - 0.3) * 2 / 3)  # an hour, so that `growth` sees twice the bound
     assert by_name(samples(files=lost))["platform 7: growth of open files"][1]
     assert not by_name(samples())["platform 7: growth of open files"][1]

@@ -1,4 +1,4 @@
-"""`python -m loadtests.simulate` prints a table and writes plots."""
+"""Test that `python -m loadtests.simulate` prints a table and writes plots."""
 
 from __future__ import annotations
 
@@ -58,9 +58,7 @@ def test_plots_are_well_formed_and_show_every_policy(trace: str, tmp_path: Path)
     assert all(line.attrib["d"].startswith("M") and "nan" not in line.attrib["d"] for line in lines)
 
 
-def test_a_trace_that_is_none_and_a_wish_that_is_refused_exit_with_2(
-    trace: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_invalid_trace_and_an_invalid_override_exit_with_2(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--trace", "nowhere.csv"]) == 2
     assert "nowhere.csv: cannot be read as a trace" in capsys.readouterr().err
     assert main(["--trace", trace, "--with", "scaleTarget=-1"]) == 2
@@ -76,7 +74,7 @@ def test_options_out_of_range_exit_with_2(arguments: list[str]) -> None:
     assert error.value.code == 2
 
 
-def test_a_pool_is_paid_for_and_shortens_the_first_wait(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pool_is_billed_and_shortens_the_first_wait(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
     main(["--trace", trace, "--start", "30", "--policy", "knodel"])
     main(["--trace", trace, "--start", "30", "--policy", "knodel", "--pool", "2"])
     without, beside = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("Knodel")]
@@ -84,7 +82,7 @@ def test_a_pool_is_paid_for_and_shortens_the_first_wait(trace: str, capsys: pyte
     assert float(beside[4]) <= float(without[4])
 
 
-def test_bars_name_what_is_missed() -> None:
+def test_missed_requirements_are_reported() -> None:
     ours, theirs = outcome(start=30.0), outcome(start=1.0)
     found = list(
         figures(
@@ -99,7 +97,7 @@ def test_bars_name_what_is_missed() -> None:
     assert not Figure("as good as aimed", 99.0, "%", 99.0, least=True).missed
 
 
-def test_bars_without_the_policies_that_they_refer_to_are_left_out() -> None:
+def test_requirements_relative_to_a_policy_that_was_not_run_are_omitted() -> None:
     ours = outcome(start=1.0)
     assert [figure.what for figure in figures(REQUIREMENTS["code", 30.0], {"knodel": ours})] == ["wait at most 1 s"]
     assert list(figures(REQUIREMENTS["code", 30.0], {"best": ours})) == []

@@ -1,4 +1,4 @@
-"""The simulated fleet: bills and waits by hand, fair comparisons, and the aim at a small size."""
+"""Test the simulated fleet: costs and waits calculated by hand, comparisons, and the aim at a small size."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ def run(requests: Arrivals, keep: float, members: int = 0) -> FleetOutcome:
     return FleetSimulation(requests, TIMES, FixedKeepAlive(keep, members)).run()
 
 
-def test_requests_wait_for_a_cold_start_and_the_replica_is_billed_until_it_goes() -> None:
+def test_requests_wait_for_a_cold_start_and_the_replica_is_billed_until_it_is_removed() -> None:
     found = run(arrivals((0, 0), (10, 0), (100, 0)), keep=20.0)
     assert found.waits.tolist() == [30.0, 20.0, 30.0]
     assert found.replicas == (32.0 + 20.0) + (132.0 + 20.0 - 100.0)
     assert (found.starts, found.cold, found.members) == (2, 2, 0.0)
 
 
-def test_a_request_within_the_keep_alive_waits_for_nothing() -> None:
+def test_a_request_within_the_keep_alive_does_not_wait() -> None:
     found = run(arrivals((0, 0), (50, 0)), keep=20.0)
     assert found.waits.tolist() == [30.0, 0.0]
     assert found.replicas == 52.0 + 20.0
 
 
-def test_what_is_warm_at_the_end_is_billed_to_the_end() -> None:
+def test_warm_models_are_billed_to_the_end() -> None:
     assert run(arrivals((0, 0)), keep=1_000.0).replicas == 200.0
 
 
-def test_a_member_is_claimed_once_it_is_ready_and_another_takes_its_place() -> None:
+def test_a_ready_member_is_claimed_and_replaced() -> None:
     found = run(arrivals((0, 0), (40, 1), (50, 2), (71, 3)), keep=0.0, members=1)
     assert found.waits.tolist() == [30.0, 3.0, 30.0, 3.0]
     assert (found.starts, found.cold, found.members) == (4, 2, 200.0)
     assert found.replicas == 32.0 + 5.0 + 32.0 + 5.0
 
 
-def test_a_shorter_hold_lets_nobody_go_in_the_past() -> None:
+def test_a_shorter_keep_alive_removes_no_replica_in_the_past() -> None:
     class Shrinking(FixedKeepAlive):
         def replan(self, now: float) -> int:
             self.keep = 1_000.0 if now < 100.0 else 10.0
@@ -59,13 +59,13 @@ def test_a_shorter_hold_lets_nobody_go_in_the_past() -> None:
     assert found.replicas == 100.0
 
 
-def test_a_fleet_that_nobody_asks_costs_its_pool_alone() -> None:
+def test_a_fleet_without_requests_costs_only_its_pool() -> None:
     found = run(arrivals(), keep=60.0, members=2)
     assert (found.bill, found.mean_wait, found.quantile(0.99)) == (400.0, 0.0, 0.0)
 
 
 @pytest.mark.parametrize("variation", [1.0, 4.0])
-def test_gaps_have_the_rate_and_the_variation_asked_for(variation: float) -> None:
+def test_gaps_have_the_requested_rate_and_variation(variation: float) -> None:
     made = make_arrivals(Traffic(models=1, rate=1.0, variation=variation), 30.0, 1)
     gaps = np.diff(made.times)
     assert gaps.mean() == pytest.approx(1.0, rel=0.1)
@@ -88,7 +88,7 @@ def test_the_same_seed_gives_the_same_run() -> None:
     assert once(1) == once(1) != once(2)
 
 
-def test_the_fixed_keep_alive_never_has_the_smaller_bill() -> None:
+def test_the_fixed_keep_alive_never_costs_less() -> None:
     made = make_arrivals(Traffic(models=40), 1.0, 1)
     found = compare(made, TIMES, PlannedKeepAlive(40, TIMES, 60.0, 20))
     assert found.alone is not None
@@ -97,7 +97,7 @@ def test_the_fixed_keep_alive_never_has_the_smaller_bill() -> None:
     assert run(made, keep).bill == fixed.bill
 
 
-def test_of_two_keep_alives_with_one_bill_the_longer_is_taken() -> None:
+def test_of_two_keep_alives_of_the_same_cost_the_longer_is_found() -> None:
     def bills(shape: Sequence[tuple[float, float]]) -> Callable[[float], FleetOutcome]:
         points = list(zip(*shape, strict=True))
         return lambda keep: FleetOutcome(np.zeros(1), float(np.interp(keep, points[0], points[1])), 0.0, 0, 0)
@@ -110,12 +110,12 @@ def test_of_two_keep_alives_with_one_bill_the_longer_is_taken() -> None:
 
 
 @pytest.mark.parametrize("variation", [1.0, 4.0])
-def test_the_policy_lets_wait_half_as_long_at_most_for_the_same_bill(variation: float) -> None:
+def test_the_policy_halves_the_waits_at_the_same_cost(variation: float) -> None:
     made = make_arrivals(Traffic(models=100, variation=variation), 1.5, 3)
     assert compare(made, TIMES, PlannedKeepAlive(100, TIMES, 60.0, 50)).ratio <= 0.5
 
 
-def test_a_ratio_that_is_not_known_misses_the_aim() -> None:
+def test_an_unknown_ratio_misses_the_aim() -> None:
     assert verdict("Poisson", [0.2, 0.3])[1] is False
     assert verdict("Poisson", [0.2, 0.6])[1] is True
     assert verdict("Poisson", [0.2, float("nan")])[1] is True

@@ -1,4 +1,4 @@
-"""Knative's rule, step by step against sums by hand."""
+"""Test Knative's rule step by step against values calculated by hand."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Revision:
         return RevisionState(self.now, self.replicas, self.ready, queued, 0, held_seconds=self._held)
 
 
-def test_the_first_request_at_zero_is_decided_on_at_once() -> None:
+def test_the_first_request_at_zero_causes_a_decision_at_once() -> None:
     assert Revision().request() == 1
 
 
@@ -50,7 +50,7 @@ def test_decisions_are_made_every_other_second() -> None:
     assert revision.seconds(4, held=13.0) == [1, 2, 2, 2]  # 13 / 7, rounded up
 
 
-def test_a_burst_of_twice_the_ready_replicas_is_met_by_the_panic_window() -> None:
+def test_a_burst_of_twice_the_ready_replicas_scales_by_the_panic_window() -> None:
     revision = Revision(replicas=4)
     revision.seconds(60, held=20.0)  # ⌈20 / 7⌉ = 3
     assert revision.replicas == 3
@@ -59,14 +59,14 @@ def test_a_burst_of_twice_the_ready_replicas_is_met_by_the_panic_window() -> Non
     assert revision.seconds(2, held=70.0)[-1] == 6
 
 
-def test_less_than_twice_is_left_to_the_stable_window() -> None:
+def test_a_smaller_burst_scales_by_the_stable_window() -> None:
     revision = Revision(replicas=3)
     revision.seconds(60, held=20.0)
     # Panic (4 · 20 + 2 · 50) / 6 = 30, 5 replicas < 2 · 3; stable (58 · 20 + 2 · 50) / 60 = 21, 3 replicas.
     assert revision.seconds(2, held=50.0)[-1] == 3
 
 
-def test_replicas_stay_for_a_stable_window_after_the_last_moment_of_panic() -> None:
+def test_replicas_stay_for_a_stable_window_after_panic() -> None:
     revision = Revision(replicas=1)
     revision.seconds(2, held=140.0)
     assert revision.replicas == 20
@@ -82,7 +82,7 @@ def test_replicas_are_halved_at_most() -> None:
     assert revision.seconds(6, held=0.1)[1::2] == [4, 2, 1]
 
 
-def test_the_last_replica_goes_once_a_stable_window_is_empty() -> None:
+def test_the_last_replica_is_removed_after_an_empty_stable_window() -> None:
     revision = Revision()
     revision.request()
     revision.seconds(10, held=1.0)
@@ -90,7 +90,7 @@ def test_the_last_replica_goes_once_a_stable_window_is_empty() -> None:
     assert after.index(0) + 1 == 60
 
 
-def test_the_activator_must_have_been_in_the_path_for_the_grace() -> None:
+def test_the_activator_must_be_in_the_path_for_the_grace_period() -> None:
     revision = Revision(replicas=100)  # room for 1000 requests: the activator is out of the path
     revision.seconds(2, held=600.0)
     after = revision.seconds(140, held=0.0)
@@ -98,13 +98,13 @@ def test_the_activator_must_have_been_in_the_path_for_the_grace() -> None:
     assert after.index(0) + 1 >= few + 30
 
 
-def test_what_starts_does_not_count() -> None:
+def test_starting_replicas_do_not_count() -> None:
     revision = Revision(replicas=10, ready=1)
     revision.seconds(1, held=140.0)
     assert revision.seconds(1, held=140.0) == [20]
 
 
-def test_a_window_adds_up_what_comes_within_a_second_and_divides_by_the_seconds_since_the_first() -> None:
+def test_a_window_sums_values_within_a_second_and_averages_over_the_seconds_since_the_first() -> None:
     window = KnativeWindow(6)
     assert window.average(0.0) is None
     window.record(10.2, 1.0)
@@ -114,7 +114,7 @@ def test_a_window_adds_up_what_comes_within_a_second_and_divides_by_the_seconds_
     assert window.average(13.0) == 2.0  # over 10, 11, 12, 13
 
 
-def test_a_window_leaves_silent_seconds_at_its_end_out() -> None:
+def test_a_window_omits_seconds_without_records_at_its_end() -> None:
     window = KnativeWindow(6)
     for second in range(6):
         window.record(float(second), 6.0)

@@ -1,4 +1,4 @@
-"""The bounds, against sums by hand."""
+"""Test the bounds against values calculated by hand."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_free_starts_pay_for_slots_in_use_rounded_up_to_replicas() -> None:
     assert oracle.free(workload([0.0, 1.0, 10.0], [4.0, 2.0, 1.0], slots=2)).replica_seconds == 4.0 + 1.0
 
 
-def test_the_best_from_zero_has_those_wait_who_come_within_the_start_time() -> None:
+def test_the_best_from_zero_delays_requests_within_the_start_time() -> None:
     outcome = oracle.best(workload([0.0, 4.0, 5.0, 6.0], 1.0, start=5.0))
     assert outcome.waits.tolist() == [5.0, 1.0, 0.0, 0.0]
     assert outcome.immediate == 0.75
@@ -33,7 +33,7 @@ def test_the_best_keeps_a_replica_idle_no_longer_than_a_start_takes() -> None:
     assert (far.replica_seconds, far.starts) == (2 * (5.0 + 1.0), 2)
 
 
-def test_an_answer_and_a_request_at_the_same_moment_need_one_slot() -> None:
+def test_a_response_and_a_request_at_the_same_time_need_one_slot() -> None:
     assert list(oracle.needed(workload([0.0, 1.0], 1.0).arrivals, workload([0.0, 1.0], 1.0).service, 1)) == [
         (0.0, 1),
         (2.0, 0),
@@ -52,7 +52,7 @@ def test_no_policy_is_better_than_the_bounds(start: float) -> None:
         assert outcome.immediate < best.immediate
 
 
-def test_the_shipped_traces_have_the_bounds_that_were_published_with_the_aims() -> None:
+def test_the_included_traces_have_the_known_bounds() -> None:
     """Replica-hours of free starts, and the share that a start of two minutes leaves possible."""
     code, conv = open_trace("code"), open_trace("conv")
     assert oracle.free(workload_of(code, 2.5)).hours == pytest.approx(0.90, abs=0.005)

@@ -1,4 +1,4 @@
-"""The simulation keeps account: of every request, of every replica-second."""
+"""Test that the simulation counts every request and every replica-second."""
 
 from __future__ import annotations
 
@@ -34,58 +34,58 @@ def test_requests_are_served_in_the_order_of_their_arrival() -> None:
     assert outcome.waits.tolist() == pytest.approx([1.0, 1.9, 2.8])
 
 
-def test_a_replica_works_on_as_many_requests_as_it_has_slots() -> None:
+def test_a_replica_processes_as_many_requests_as_it_has_slots() -> None:
     outcome = run(workload([0.0, 0.0, 0.0], 5.0, slots=2, start=1.0), Steps((0.0, 1)))
     assert outcome.waits.tolist() == [1.0, 1.0, 6.0]
 
 
-def test_replicas_that_start_are_paid_for() -> None:
+def test_starting_replicas_are_billed() -> None:
     outcome = run(workload([0.0], 1.0, start=10.0), Steps((0.0, 3)))
     assert outcome.replica_seconds == 3 * 11.0
     assert outcome.peak == 3
 
 
-def test_a_busy_replica_is_never_stopped_and_takes_nothing_new() -> None:
+def test_a_busy_replica_is_never_stopped_and_accepts_no_new_requests() -> None:
     scaler = Steps((0.0, 1), (3.0, 0), (5.0, 1))
     outcome = run(workload([0.0, 4.5], 9.0, start=1.0), scaler)
     assert outcome.waits.tolist() == [1.0, 1.5]  # the second one by a replica that was asked for at 5 s
     assert outcome.replica_seconds == (10.0 - 0.0) + (15.0 - 5.0)
 
 
-def test_the_replica_with_the_fewest_requests_goes_first() -> None:
+def test_the_replica_with_the_fewest_requests_is_removed_first() -> None:
     outcome = run(workload([0.0, 4.0], [20.0, 1.0], slots=4, start=1.0), Steps((0.0, 2), (6.0, 1)))
     assert outcome.replica_seconds == 2 * 6.0 + (21.0 - 6.0)
 
 
-def test_a_start_that_is_given_up_is_paid_until_then() -> None:
+def test_a_cancelled_start_is_billed_until_then() -> None:
     outcome = run(workload([0.0, 8.0], 1.0, slots=1, start=10.0), Steps((0.0, 3), (4.0, 1)))
     assert outcome.replica_seconds == 3 * 4.0 + 1 * (12.0 - 4.0)
     assert outcome.starts == 3
 
 
-def test_what_stays_after_the_last_answer_is_counted_apart() -> None:
+def test_replicas_after_the_last_response_are_counted_separately() -> None:
     outcome = run(workload([0.0], 1.0, start=1.0), Steps((0.0, 2), (30.0, 0)))
     assert (outcome.replica_seconds, outcome.after) == (4.0, 56.0)
 
 
-def test_a_policy_that_answers_nobody_is_an_error() -> None:
+def test_a_policy_that_serves_no_requests_is_an_error() -> None:
     with pytest.raises(UnansweredRequests, match="tested: 1 requests of a few are not answered after"):
         run(workload([0.0]), Steps((0.0, 0)))
 
 
-def test_looks_pause_while_there_is_nothing_to_see() -> None:
+def test_ticks_pause_without_replicas_and_requests() -> None:
     scaler = Steps((0.0, 0), (100.0, 1), (103.0, 0), (5_000.0, 1))
     run(workload([100.0, 5_000.0], 1.0, start=1.0), scaler)
     assert [state.now for state in scaler.states if 104.0 < state.now < 5_000.0] == []
 
 
-def test_a_scaler_hears_what_cold_starts_took() -> None:
+def test_a_scaler_records_the_durations_of_cold_starts() -> None:
     scaler = Steps((0.0, 2))
     run(workload([0.0], start=7.5), scaler)
     assert scaler.starts == [7.5, 7.5, 7.5]  # the first one when it was deployed
 
 
-def test_a_member_of_the_pool_takes_a_claim_and_its_successor_a_start() -> None:
+def test_a_pool_member_is_claimed_and_its_replacement_takes_a_cold_start() -> None:
     work = workload([0.0, 20.0], 100.0, start=10.0)
     scaler = Steps((0.0, 0), (15.0, 1), (20.0, 2))
     outcome = run(work, scaler, Starts(work, pool=1, claim=3.0))
@@ -106,7 +106,7 @@ def workloads(draw: st.DrawFn) -> Workload:
 
 @settings(max_examples=30, deadline=None)
 @given(workloads(), st.sampled_from(["knodel", "knative"]))
-def test_every_request_is_served_once_and_the_bill_is_the_sum_of_replicas(work: Workload, policy: str) -> None:
+def test_every_request_is_served_once_and_all_replicas_are_billed(work: Workload, policy: str) -> None:
     scaler: Scaler = Knodel(work.slots) if policy == "knodel" else Knative(work.slots)
     simulation = Simulation(work, scaler)
     outcome = simulation.run(policy)
@@ -120,7 +120,7 @@ def test_every_request_is_served_once_and_the_bill_is_the_sum_of_replicas(work: 
 
 
 @pytest.mark.parametrize("policy", [Knodel, Knative])
-def test_a_run_is_the_same_by_seed(policy: type[Knodel] | type[Knative]) -> None:
+def test_the_same_seed_repeats_a_run(policy: type[Knodel] | type[Knative]) -> None:
     trace = beginning(open_trace("code"), 500)
 
     def outcome(seed: int) -> Outcome:

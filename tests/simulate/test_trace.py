@@ -1,4 +1,4 @@
-"""Traces are read, or refused by line."""
+"""Test that traces are read, or rejected with the line of the error."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-def test_the_shipped_traces_are_as_published() -> None:
+def test_the_included_traces_equal_the_published_ones() -> None:
     code, conv = open_trace("code"), open_trace("conv")
     assert (len(code.arrivals), len(conv.arrivals)) == (8_819, 19_366)
     assert code.arrivals[:2].tolist() == pytest.approx([0.0, 0.052], abs=1e-6)
@@ -53,12 +53,12 @@ def test_rows_may_come_in_any_order_with_other_columns_and_zones(tmp_path: Path)
         (HEADER + "2023-11-16 18:17:03,1,nan\n", "mine.csv:2: GeneratedTokens must be .*, not 'nan'"),
     ],
 )
-def test_what_is_no_trace_is_refused_by_line(tmp_path: Path, text: str, message: str) -> None:
+def test_an_invalid_trace_is_rejected_with_its_line(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(InvalidTrace, match=message):
         read_trace(written(tmp_path, text))
 
 
-def test_a_file_that_is_not_there_or_not_text_is_refused(tmp_path: Path) -> None:
+def test_a_missing_or_binary_file_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(InvalidTrace, match=r"nothing.csv: cannot be read as a trace"):
         open_trace(str(tmp_path / "nothing.csv"))
     (tmp_path / "binary.csv").write_bytes(b"\xff\xfe\x00\x01")
