@@ -49,10 +49,10 @@ async def test_an_overloaded_server_is_asked_again_when_it_said(
     server.put("w")
     server.script(sort_of(call), *[refuse(429, "TooManyRequests", Retry_After="7")] * 2)
     task = asyncio.ensure_future(CALLS[call](cluster))
-    await eventually(lambda: len(server.asked) == 1)
+    await eventually(lambda: len(server.asked) == 1 and clock._sleepers)  # the response has arrived
     assert await storm(server, clock, 6) == [0] * 6
     clock.step(1)
-    await eventually(lambda: len(server.asked) == 2)
+    await eventually(lambda: len(server.asked) == 2 and clock._sleepers)
     assert await storm(server, clock, 6) == [0] * 6
     clock.step(1)
     await task
