@@ -16,8 +16,9 @@ from eventing.mapping.presets import PRESETS
 from eventing.mapping.spec import VALUES
 from serving.types import faults, formats
 from serving.types.fields import Field, Flag, Format, Text
-from serving.types.formats import excludes, follows
-from serving.types.reader import Fault, Reader, short_repr
+from serving.types.formats import excludes, follows, matching
+from serving.types.model import SecretReference
+from serving.types.reader import Reader, short_repr
 from serving.types.schema import PRESERVE, PRINTABLE, Schema, plain, record, rule
 from serving.types.tables import Items, Nested
 from serving.types.validation import KindTable
@@ -91,15 +92,8 @@ def _length_fault(text: str, longest: int = LONGEST_TEXT) -> str:
     return "" if len(text) <= longest else f"must be at most {longest} characters, not {len(text)}"
 
 
-def _format(pattern: str, fault: Fault, *rules: Schema, bad: str = "-", longest: int = LONGEST_TEXT) -> Format:
-    return Format(fault, longest, (follows(pattern, fault, bad), *rules))
-
-
-_GLOB = _format(GLOB.pattern, glob_fault, bad="-_", longest=LONGEST_GLOB)
-_PREFIX = _format(
-    PREFIX.pattern, prefix_fault, excludes("[a-z0-9]+://(?:.*/)?[.][.]?(?:/.*)?", prefix_fault, "s3://..")
-)
-_WORD = _format(f"(?: |{PRINTABLE})+", word_fault, bad="\n")
+_DOTTED = excludes("[a-z0-9]+://(?:.*/)?[.][.]?(?:/.*)?", prefix_fault, "s3://..")
+_WORD = Format(word_fault, LONGEST_TEXT, (follows(f"(?: |{PRINTABLE})+", word_fault, "\n"),))
 
 
 @dataclass(frozen=True)
@@ -135,24 +129,17 @@ class EventMapping(Field):
 
 
 @dataclass(frozen=True, slots=True)
-class KeyReference:
-    """Secret in the namespace of the EventSource."""
-
-    name: Annotated[str, Text("Name of the Secret.", formats.SUBDOMAIN)]
-
-
-@dataclass(frozen=True, slots=True)
 class Hmac:
     """Signatures of the body (Standard Webhooks). The Secret has the keys `current` and `previous`."""
 
-    secret_ref: Annotated[KeyReference, Nested("", KeyReference)]
+    secret_ref: Annotated[SecretReference, Nested("Secret in the namespace of the EventSource.", SecretReference)]
 
 
 @dataclass(frozen=True, slots=True)
 class Oidc:
     """Tokens of an OpenID Connect provider."""
 
-    issuer: Annotated[str, Text("Issuer of the tokens.", _format(ISSUER.pattern, issuer_fault))]
+    issuer: Annotated[str, Text("Issuer of the tokens.", matching(ISSUER, issuer_fault, LONGEST_TEXT))]
     audience: Annotated[str, Text("Audience of the tokens.", _WORD)]
     subject: Annotated[str, Text("Subject of the tokens.", _WORD)]
 
@@ -180,7 +167,7 @@ class EventSourceSpec:
         str,
         Text(
             "`source` attribute of its events. A * at the end matches any rest.",
-            _format(SOURCE.pattern, source_fault, bad=" "),
+            matching(SOURCE, source_fault, LONGEST_TEXT, bad=" "),
         ),
     ]
     auth: Annotated[Auth, Nested("", Auth)]
@@ -188,13 +175,17 @@ class EventSourceSpec:
         tuple[str, ...],
         Items(
             "Models that its events may change: NAMESPACE/NAME, or NAME for its own namespace.",
-            Text("Name of a Model, with * and ? as wildcards.", _GLOB),
+            Text("Name of a Model, with * and ? as wildcards.", matching(GLOB, glob_fault, LONGEST_GLOB, bad="-_")),
             MOST_ENTRIES,
         ),
     ]
     storage_prefixes: Annotated[
         tuple[str, ...],
-        Items("Permitted prefixes of storage URIs.", Text("Prefix of permitted storage URIs.", _PREFIX), MOST_ENTRIES),
+        Items(
+            "Permitted prefixes of storage URIs.",
+            Text("Prefix of permitted storage URIs.", matching(PREFIX, prefix_fault, LONGEST_TEXT, _DOTTED)),
+            MOST_ENTRIES,
+        ),
     ]
     allow_code: Annotated[bool, Flag("Whether its events may use formats that run code of the artifact.")] = False
     create_models: Annotated[bool, Flag("Whether its events may create Models.")] = False

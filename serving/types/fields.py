@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from clusters.base import durations, quantities
 from clusters.base.durations import format_duration, parse_duration
@@ -42,6 +42,8 @@ class Field:
     note: str = ""
     default: Any = None
     required: bool = False
+    zero: ClassVar[Any] = ""
+    """The value of a required field that is absent or refused."""
 
     def read(self, value: Any, at: Reader, name: str) -> Any:
         """Return the typed value; None, with a fault added, if it is refused. `value` is not null."""
@@ -57,10 +59,6 @@ class Field:
 
     def bounds(self) -> str:
         """Return the bounds as a sentence; empty without bounds."""
-        return ""
-
-    def zero(self) -> Any:
-        """Return the value of a required field that is absent or refused."""
         return ""
 
     def written(self, default: Any) -> Any:
@@ -124,6 +122,7 @@ class Integer(Field):
 
     least: int
     most: int
+    zero = 0
 
     def read(self, value: Any, at: Reader, name: str) -> int | None:
         if isinstance(value, bool) or not isinstance(value, int) or not self.least <= value <= self.most:
@@ -140,9 +139,6 @@ class Integer(Field):
     def bounds(self) -> str:
         return f"From {self.least} to {self.most}."
 
-    def zero(self) -> int:
-        return 0
-
 
 @dataclass(frozen=True)
 class Number(Field):
@@ -150,6 +146,7 @@ class Number(Field):
 
     least: float
     most: float
+    zero = 0.0
 
     def read(self, value: Any, at: Reader, name: str) -> float | None:
         usable = isinstance(value, int | float) and not isinstance(value, bool)
@@ -169,9 +166,6 @@ class Number(Field):
     def bounds(self) -> str:
         return f"From {self.least:g} to {self.most:g}."
 
-    def zero(self) -> float:
-        return 0.0
-
     def written(self, default: Any) -> Any:
         return int(default) if default == int(default) else default
 
@@ -187,6 +181,7 @@ class Duration(Field):
     most: float
     whole: bool = False
     word: tuple[str, float] = ("", 0.0)
+    zero = 0.0
 
     def read(self, value: Any, at: Reader, name: str) -> float | None:
         if self.word[0] and value == self.word[0]:
@@ -223,9 +218,6 @@ class Duration(Field):
     def bounds(self) -> str:
         whole = ", in whole seconds" if self.whole else ""
         return f"From {format_duration(self.least)} to {format_duration(self.most)}{whole}."
-
-    def zero(self) -> float:
-        return 0.0
 
     def written(self, default: Any) -> Any:
         if self.word[0] and default == self.word[1]:

@@ -5,7 +5,9 @@ The message of a CEL rule is that of the check, for a text that breaks the rule.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from autoscaler import schedules
@@ -30,6 +32,12 @@ def follows(pattern: str, fault: Fault, bad: str = "-") -> Schema:
 def excludes(pattern: str, fault: Fault, bad: str) -> Schema:
     """Return the rule that a text does not match a pattern, with the message of `fault` for `bad`."""
     return rule(f"!{matches(pattern)}", message_of(fault, bad))
+
+
+def matching(pattern: re.Pattern[str], fault: Fault, longest: int, *rules: Schema, bad: str = "-") -> Format:
+    """Return the format of texts that match a pattern. `bad` is one that does not."""
+    simple = "" if "(?i:" in pattern.pattern else pattern.pattern  # JSON Schema has no inline flags
+    return Format(fault, longest, (follows(pattern.pattern, fault, bad), *rules), pattern=simple)
 
 
 def one_of(*choices: str) -> Format:
@@ -86,33 +94,22 @@ def _storage_uri() -> Format:
     return Format(fault, faults.LONGEST_URI, rules, expected="a URI such as file:///models/magika or https://host/path")
 
 
-LABEL: Final = Format(
-    faults.label_fault,
-    faults.LONGEST_NAME,
-    (follows(faults.DNS_1035.pattern, faults.label_fault),),
-    pattern=faults.DNS_1035.pattern,
-)
-TAG: Final = Format(
+LABEL: Final = matching(faults.DNS_1035, faults.label_fault, faults.LONGEST_NAME)
+TAG: Final = matching(
+    faults.DNS_1035,
     faults.tag_fault,
     faults.LONGEST_HOST_LABEL,
-    (*LABEL.rules, *(rule(f"self != {quoted(one)}", faults.tag_fault(one)) for one in faults.RESERVED_TAGS)),
-    pattern=faults.DNS_1035.pattern,
+    *(rule(f"self != {quoted(one)}", faults.tag_fault(one)) for one in faults.RESERVED_TAGS),
 )
-SUBDOMAIN: Final = Format(
-    faults.subdomain_fault,
-    faults.LONGEST_SUBDOMAIN,
-    (follows(faults.DNS_1123_SUBDOMAIN.pattern, faults.subdomain_fault),),
-    pattern=faults.DNS_1123_SUBDOMAIN.pattern,
-)
+SUBDOMAIN: Final = matching(faults.DNS_1123_SUBDOMAIN, faults.subdomain_fault, faults.LONGEST_SUBDOMAIN)
 VERSION: Final = Format(
     faults.version_fault, faults.LONGEST_VERSION, (follows(LINE, faults.version_fault, "\n"),), least=1
 )
-DIGEST: Final = Format(
-    faults.digest_fault,
-    len("sha256:") + 64,
-    (follows(faults.DIGEST.pattern, faults.digest_fault),),
-    pattern=faults.DIGEST.pattern,
+DIGEST: Final = matching(faults.DIGEST, faults.digest_fault, len("sha256:") + 64)
+CRON: Final = replace(
+    matching(schedules.CRON, schedules.cron_fault, schedules.LONGEST_CRON), expected="five fields as in 0 8 * * 1-5"
 )
+ZONE: Final = matching(schedules.ZONE, schedules.zone_fault, schedules.LONGEST_ZONE)
 MODEL_FORMAT: Final = _enumerated(
     (*faults.FORMATS, *faults.LATER_FORMATS),
     faults.format_fault,
@@ -121,15 +118,6 @@ MODEL_FORMAT: Final = _enumerated(
 )
 PROTOCOL: Final = _enumerated(faults.PROTOCOLS, faults.protocol_fault)
 STORAGE_URI: Final = _storage_uri()
-CRON: Final = Format(
-    schedules.cron_fault,
-    schedules.LONGEST_CRON,
-    (follows(schedules.CRON.pattern, schedules.cron_fault),),
-    expected="five fields as in 0 8 * * 1-5",
-)
-ZONE: Final = Format(
-    schedules.zone_fault, schedules.LONGEST_ZONE, (follows(schedules.ZONE.pattern, schedules.zone_fault),)
-)
 MODEL_NAME: Final = name_format(
     faults.model_name_fault, faults.LONGEST_NAME, (*(f"{tag}-" for tag in faults.RESERVED_TAGS), SEED_PREFIX)
 )

@@ -386,13 +386,10 @@ class HistoryEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
-    """A valid Model, read from `object`."""
+class CheckedObject:
+    """A valid object of one of our kinds."""
 
     object: Object
-    spec: ModelSpec
-    cause: Cause
-    command: Command | None = None
 
     @property
     def name(self) -> str:
@@ -406,13 +403,22 @@ class Model:
 
     @property
     def uid(self) -> str:
-        """`metadata.uid`, empty before the Model is stored."""
+        """`metadata.uid`, empty before the object is stored."""
         return uid_of(self.object)
 
     @property
     def generation(self) -> int:
-        """`metadata.generation`, 0 before the Model is stored."""
+        """`metadata.generation`, 0 before the object is stored."""
         return generation_of(self.object)
+
+
+@dataclass(frozen=True, slots=True)
+class Model(CheckedObject):
+    """A valid Model, read from `object`."""
+
+    spec: ModelSpec
+    cause: Cause
+    command: Command | None = None
 
 
 def unknown_fields(known: Collection[str], value: Mapping[str, Any]) -> dict[str, Any]:

@@ -50,6 +50,7 @@ class Items(Field):
     most: int
     rules: tuple[Schema, ...] = ()
     faults: Callable[[list[Any]], Iterable[str]] = lambda _: ()
+    zero = ()
 
     def read(self, value: Any, at: Reader, name: str) -> tuple[Any, ...] | None:
         if not isinstance(value, list) or not 1 <= len(value) <= self.most:
@@ -82,9 +83,6 @@ class Items(Field):
 
     def bounds(self) -> str:
         return f"At most {self.most} entries."
-
-    def zero(self) -> tuple[Any, ...]:
-        return ()
 
     def written(self, default: Any) -> Any:
         return list(default) or None
@@ -119,9 +117,9 @@ class Nested(Field):
         needed = [name for name, one in table_of(self.table).items() if one.required]
         return f"a mapping with {', '.join(needed)}" if needed else "a mapping"
 
-    def zero(self) -> Any:
-        made: Any = read(self.table, Reader({}, "", []))
-        return self.unwrap(made) if self.unwrap is not None else made
+    def empty(self) -> Any:
+        """Return the value without any field, also if some are required."""
+        return self.read({}, Reader({}, "", []), "")
 
     def written(self, default: Any) -> Any:
         return None
@@ -233,7 +231,7 @@ def _shape(cls: Any) -> _Shape:
         name = field.name or first + "".join(map(str.capitalize, others))
         required = one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING
         if required:
-            zeros[one.name] = field.zero()
+            zeros[one.name] = field.empty() if isinstance(field, Nested) else field.zero
         default = None if one.default in (None, dataclasses.MISSING) else field.written(one.default)
         entries[name] = _Entry(one.name, "", replace(field, default=default, required=required))
     needed = tuple(name for name, entry in entries.items() if entry.field.required)

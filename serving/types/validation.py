@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Generic, TypeVar, get_args
 
 from clusters.base.errors import FieldError, Invalid
@@ -62,7 +63,7 @@ class KindTable(Generic[S]):
                 top.refuse(name, f"must be {expected}, not {short_repr(given)}" if given is not None else "is required")
         metadata = _below(top, "metadata")
         names = {"name": "", "namespace": ""}
-        for field, one in (("name", Text("", self.name)), ("namespace", NAMESPACE)):
+        for field, one in (("name", self._name), ("namespace", NAMESPACE)):
             if (value := metadata.given.get(field)) is not None:
                 names[field] = one.read(value, metadata, field) or ""
             elif field == "name":
@@ -70,17 +71,21 @@ class KindTable(Generic[S]):
         for name in obj:
             if name not in _KNOWN and obj[name] is not None:
                 top.refuse_unknown(name, _KNOWN)
-        whole = Nested("", self.spec)
         spec = obj.get("spec")
         if isinstance(spec, Mapping):
             made = read(self.spec, Reader(spec, "spec", errors))
             for path, message in self.faults(names["namespace"], names["name"], made):
                 top.refuse(path, message)
         else:
+            whole = Nested("", self.spec)
             needed = any(field.required for field in table_of(self.spec).values())
             top.refuse("spec", f"is required: {whole.expected()}{'' if needed else ', {} for every default'}")
-            made = whole.zero()
+            made = whole.empty()
         return made, metadata, errors
+
+    @cached_property
+    def _name(self) -> Text:
+        return Text("Name.", self.name)
 
     def require_valid(self, obj: Object, errors: Sequence[FieldError]) -> None:
         """Raise Invalid if the object has faults."""

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Final
 
 from autoscaler.warmpool.spec import AUTO, MAX, MAX_AGE, MIN
-from clusters.base.objects import WARM_POOL, Object, generation_of, name_of, namespace_of, uid_of
+from clusters.base.objects import WARM_POOL, Object
 from serving.types import formats
 from serving.types.fields import Duration, Field, Integer, Quantity
-from serving.types.model import ServerSpec
+from serving.types.model import CheckedObject, ServerSpec
 from serving.types.reader import Reader, short_repr
 from serving.types.schema import INT_OR_STRING, Schema, plain, rule, ruled
 from serving.types.tables import Later, Nested, table_of
@@ -109,31 +109,10 @@ class WarmPoolSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class WarmPool:
+class WarmPool(CheckedObject):
     """A valid WarmPool, read from `object`."""
 
-    object: Object
     spec: WarmPoolSpec
-
-    @property
-    def name(self) -> str:
-        """`metadata.name`."""
-        return name_of(self.object)
-
-    @property
-    def namespace(self) -> str:
-        """`metadata.namespace`."""
-        return namespace_of(self.object)
-
-    @property
-    def uid(self) -> str:
-        """`metadata.uid`, empty before the WarmPool is stored."""
-        return uid_of(self.object)
-
-    @property
-    def generation(self) -> int:
-        """`metadata.generation`, 0 before the WarmPool is stored."""
-        return generation_of(self.object)
 
 
 WARM_POOL_TABLE: Final = KindTable(
