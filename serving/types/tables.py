@@ -158,6 +158,7 @@ class _Entry(NamedTuple):
 class _Shape:
     """What `read` needs of a class. `inlined` has the classes of attributes whose fields are in the same mapping."""
 
+    make: Callable[..., Any]
     entries: dict[str, _Entry]
     required: tuple[str, ...]
     inlined: dict[str, type]
@@ -197,17 +198,17 @@ def read(cls: Callable[..., T], at: Reader) -> T:
             expected = shape.entries[name].field.expected()
             at.refuse(name, f"is required{expected and f': {expected}'}")
     for name, part in shape.inlined.items():
-        values[name] = _make(part, inlined[name], at)
-    return _make(cls, values, at)
+        values[name] = _make(_shape(part), inlined[name], at)
+    made: T = _make(shape, values, at)
+    return made
 
 
-def _make(cls: Callable[..., T], values: dict[str, Any], at: Reader) -> T:
-    shape = _shape(cls)
+def _make(shape: _Shape, values: dict[str, Any], at: Reader) -> Any:
     if shape.complete is not None:
         shape.complete(values)
-    made = cls(**(shape.zeros | values))
+    made = shape.make(**(shape.zeros | values if shape.zeros else values))
     if shape.has_faults:
-        for name, message in made.faults(at.given):  # type: ignore[attr-defined]
+        for name, message in made.faults(at.given):
             at.refuse(name, message)
     return made
 
@@ -236,7 +237,7 @@ def _shape(cls: Any) -> _Shape:
         entries[name] = _Entry(one.name, "", replace(field, default=default, required=required))
     needed = tuple(name for name, entry in entries.items() if entry.field.required)
     entries |= {name: _Entry("", "", later) for name, later in getattr(cls, "LATER", {}).items()}
-    return _Shape(entries, needed, inlined, zeros, getattr(cls, "complete", None), hasattr(cls, "faults"))
+    return _Shape(cls, entries, needed, inlined, zeros, getattr(cls, "complete", None), hasattr(cls, "faults"))
 
 
 def _rules(table: type) -> Iterator[Schema]:
