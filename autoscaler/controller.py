@@ -84,14 +84,14 @@ class Autoscaler:
         self._caller = caller
         self._collector = MetricCollector(source, self._settings.sampling, answers)
         self._scaler = MultiScaler(self._settings, activator.load)
-        self._decisions = DecisionRecorder(cluster, clock, self._settings.records, MANAGER)
+        self._decisions = DecisionRecorder(cluster, informers[POD_AUTOSCALER], clock, self._settings.records, MANAGER)
         self._starts = StartTracker(self._decisions, clock, self._scaler.record_start)
         self._progress = StartProgress(progress, clock)
         self._ledger = UsageLedger(cluster, clock, self._settings.records, MANAGER)
         self._pool_ledger = PoolUsageLedger(cluster, informers[WARM_POOL], clock, self._settings.records, MANAGER)
         zero = ScaleToZero(self._collector, activator, clock, self._settings.zero, prober)
         recorder = Recorder(cluster, MANAGER, clock)
-        self._digests = DigestEnforcer(cluster, digests, recorder, clock, MANAGER)
+        self._digests = DigestEnforcer(cluster, informers[POD], digests, recorder, clock, MANAGER)
         self._availability = MetricsAvailability(recorder, clock, signal_available)
         self._pool_informers = pool_informers or informers
         self._keep = KeepWarm(

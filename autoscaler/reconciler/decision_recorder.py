@@ -6,6 +6,7 @@ The lists are bounded. They are written only when they change, and at most once 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +19,7 @@ from clusters.base.api import Cluster
 from clusters.base.clock import Clock
 from clusters.base.errors import ClusterError
 from clusters.base.objects import POD_AUTOSCALER, Key, Object, key_of, timestamp
+from clusters.runtime.informer import Informer
 
 Lists = dict[str, list[Entry]]  # annotation → entries, oldest first
 
@@ -25,8 +27,11 @@ Lists = dict[str, list[Entry]]  # annotation → entries, oldest first
 class DecisionRecorder:
     """Decisions and starts that are not yet written, by revision."""
 
-    def __init__(self, cluster: Cluster, clock: Clock, records: Records, manager: str) -> None:
+    def __init__(
+        self, cluster: Cluster, pod_autoscalers: Informer, clock: Clock, records: Records, manager: str
+    ) -> None:
         self._cluster = cluster
+        self._own_writes = pod_autoscalers.own_writes
         self._clock = clock
         self._interval = records.write_interval
         self._kept = {
@@ -36,7 +41,7 @@ class DecisionRecorder:
         }
         self._manager = manager
         self._pending: dict[Key, Lists] = {}
-        self._written: dict[Key, tuple[float, Lists]] = {}
+        self._written_at: dict[Key, float] = {}
 
     def add_decision(self, change: Change) -> None:
         """Record a decision."""
@@ -58,7 +63,7 @@ class DecisionRecorder:
     def forget(self, key: Key) -> None:
         """Delete a revision that is gone."""
         self._pending.pop(key, None)
-        self._written.pop(key, None)
+        self._written_at.pop(key, None)
 
     async def write(self, pod_autoscaler: Object) -> float | None:
         """Write the recorded entries. Return the seconds to wait when the last write is too recent. Raises the
@@ -68,25 +73,24 @@ class DecisionRecorder:
         pending = self._pending.get(key) or {}
         if not pending:
             return None
-        at, written = self._written.get(key) or (float("-inf"), {})
-        left = at + self._interval - self._clock.monotonic()
+        left = self._written_at.get(key, -math.inf) + self._interval - self._clock.monotonic()
         if left > 0.0:
             return left
-        lists = {}
+        latest, texts = self._own_writes.latest(pod_autoscaler), {}
         for name, added in pending.items():
-            former = written[name] if name in written else read_entries(pod_autoscaler, name)
-            lists[name] = [*former, *added][-self._kept[name] :]
-        texts = {name: json.dumps(some, separators=(",", ":"), ensure_ascii=False) for name, some in lists.items()}
+            entries = [*read_entries(latest, name), *added][-self._kept[name] :]
+            texts[name] = json.dumps(entries, separators=(",", ":"), ensure_ascii=False)
         self._pending.pop(key, None)  # entries added during the write are written next
         try:
             patch = {"metadata": {"annotations": texts}}
-            await self._cluster.patch(POD_AUTOSCALER, key.name, patch, key.namespace, manager=self._manager)
+            written = await self._cluster.patch(POD_AUTOSCALER, key.name, patch, key.namespace, manager=self._manager)
         except ClusterError:
             later = self._pending.setdefault(key, {})
             for name, entries in pending.items():
                 later[name] = [*entries, *later.get(name, [])]
             raise
-        self._written[key] = (self._clock.monotonic(), written | lists)
+        self._own_writes.record(written)
+        self._written_at[key] = self._clock.monotonic()
         return None
 
     def _add(self, key: Key, annotation: str, entry: Entry) -> None:

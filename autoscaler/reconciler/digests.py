@@ -50,6 +50,7 @@ from clusters.base.objects import (
     version_of,
 )
 from clusters.net.endpoints import Endpoint, endpoint_of, is_ready
+from clusters.runtime.informer import Informer
 from clusters.runtime.recorder import Recorder
 
 log = logging.getLogger(__name__)
@@ -78,7 +79,6 @@ class _State:
     record: str = ""
     reports: dict[str, _Report] = field(default_factory=dict)
     due: dict[str, float] = field(default_factory=dict)  # starting Pods → when they are polled
-    deleted: set[str] = field(default_factory=set)  # uids
     deletions: Deletions = field(default_factory=Deletions)
     failure: str = ""
 
@@ -86,8 +86,17 @@ class _State:
 class DigestEnforcer:
     """Follows the replicas of all revisions; `run` polls starting ones."""
 
-    def __init__(self, cluster: Cluster, source: DigestSource, recorder: Recorder, clock: Clock, manager: str) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        pods: Informer,
+        source: DigestSource,
+        recorder: Recorder,
+        clock: Clock,
+        manager: str,
+    ) -> None:
         self._cluster = cluster
+        self._own_writes = pods.own_writes
         self._source = source
         self._recorder = recorder
         self._clock = clock
@@ -126,11 +135,11 @@ class DigestEnforcer:
         annotations = annotations_of(pod_autoscaler)
         state.record = annotations.get(LOADED_ANNOTATION) or state.record
         is_mounted = HELD_ANNOTATION in annotations
-        present = {str(key_of(pod)): pod for pod in pods if is_active(pod) and uid_of(pod) not in state.deleted}
+        deleting = self._own_writes.is_deleting
+        present = {str(key_of(pod)): pod for pod in pods if is_active(pod) and not deleting(pod)}
         for known in (state.reports, state.due):
             for pod in known.keys() - present.keys():
                 del known[pod]
-        state.deleted &= {uid_of(pod) for pod in pods}
         waits = [self._poll_starting(key, state, present, is_mounted=is_mounted)]
         verdicts = self._judge(state, present, is_mounted=is_mounted)
         match verdicts:
@@ -211,7 +220,7 @@ class DigestEnforcer:
             log.warning("%s", message)
             with suppress(NotFound, Conflict):  # it is gone, or its name has been reused
                 await self._cluster.delete(POD, key.name, key.namespace, uid=uid_of(pod))
-            state.deleted.add(uid_of(pod))
+            self._own_writes.record_deletion(pod)
             state.reports.pop(str(key), None)
             await self._recorder.event(*_about(pod_autoscaler), "Warning", MISMATCH, message)
         if due:

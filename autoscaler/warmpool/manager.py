@@ -43,7 +43,6 @@ from clusters.base.objects import (
     version_of,
 )
 from clusters.runtime.controller import Controller
-from clusters.runtime.expectations import Expectations
 from clusters.runtime.informer import Informers
 from clusters.runtime.recorder import Recorder
 
@@ -114,7 +113,6 @@ class PoolManager:
         self._deployments = informers[DEPLOYMENT]
         self._deployments.add_index(BY_SEED, lambda deployment: map(str, _pools_of_seed(deployment)))
         self._pods = pool_informers[POD]
-        self._expectations = Expectations(self._pods, clock)
         self._arrivals = Arrivals()
         self._memories: dict[Key, _Memory] = {}
         self._debounce = ClaimDebounce(self._pods, clock)
@@ -176,7 +174,7 @@ class PoolManager:
         pods = {
             name_of(pod): pod
             for pod in self._pods.indexed("owner", uid_of(pool))
-            if labels_of(pod).get(LABEL_POOL) == key.name and not self._expectations.is_deleting(pod)
+            if labels_of(pod).get(LABEL_POOL) == key.name and not self._pods.own_writes.is_deleting(pod)
         }
         return _Pass(
             key=key,
@@ -214,7 +212,7 @@ class PoolManager:
             sizing=wanted_size(seen.spec, history, memory.refill, now, planned),
             seed=seen.seed,
             members=seen.members,
-            unseen=self._expectations.creating(uid_of(seen.pool)),
+            unseen=len(self._pods.own_writes.created(uid_of(seen.pool))),
             backoff=seen.memory.backoff,
             burst=self._settings.create_burst,
         )
@@ -226,7 +224,6 @@ class PoolManager:
         """Delete exactly the observed version of the member: one that was claimed meanwhile stays."""
         pod = seen.pods[member.name]
         log.info("pool %s: deleting %s: %s", seen.key, member.name, fault)
-        self._expectations.expect_deletion(pod)
         try:
             await self._cluster.delete(
                 POD,
@@ -237,12 +234,10 @@ class PoolManager:
                 grace_period=GRACE,
             )
         except NotFound:
-            return
+            pass
         except Conflict:
-            self._expectations.deletion_failed(pod)  # its change triggers the next pass
-        except BaseException:
-            self._expectations.deletion_failed(pod)
-            raise
+            return  # its change triggers the next pass
+        self._pods.own_writes.record_deletion(pod)
 
     async def _create(self, seen: _Pass, number: int) -> bool:
         """Create that many members, one after the other. Return whether the cluster rejected one."""
@@ -250,15 +245,10 @@ class PoolManager:
             return False
         for _ in range(number):
             name = member_name(seen.key.name, self._names)
-            created = Key(seen.key.namespace, name)
-            self._expectations.expect_creation(uid_of(seen.pool), created)
             try:
                 member = make_member(seen.pool, seen.deployment, name, self._keys)
-                await self._cluster.create(POD, member, manager=MANAGER)
-            except BaseException as error:
-                self._expectations.creation_failed(uid_of(seen.pool), created)
-                if not isinstance(error, Forbidden | Invalid):
-                    raise
+                self._pods.own_writes.record(await self._cluster.create(POD, member, manager=MANAGER))
+            except (Forbidden, Invalid) as error:
                 what = str(error).replace(name, f"{seen.key.name}-…")  # constant text, so that Events are counted
                 self._back_off(seen, PoolRule.REFUSED, {"what": what})
                 return True

@@ -1,14 +1,13 @@
 """The members of warm pools, from the informers and from this process's own writes that the informers do not show yet.
 
 The state of a Pod is written on it (`marks`), so a new process reads the same state. Only two things are kept in
-memory, until a write appears in the informers: Pods selected by a running claim, and Pods just written.
+memory: the Pods of running claims, and Pods just written, until they appear in the informers (`OwnWrites`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable
-from typing import Final
 
 from autoscaler.warmpool.claims.keys import PoolKey
 from autoscaler.warmpool.claims.marks import LABEL_POOL, LABEL_POOL_CLASS
@@ -38,13 +37,11 @@ from clusters.base.objects import (
     namespace_of,
     parse_timestamp,
     uid_of,
+    version_number,
     version_of,
 )
 from clusters.net.endpoints import endpoint_of, is_ready
 from clusters.runtime.informer import Informers
-
-FORGET_AFTER: Final = 30.0
-"""Seconds after which an unconfirmed write is dropped; an event normally takes milliseconds."""
 
 _BY_CLASS = "warmpool.class"
 _BY_CLAIM = "warmpool.claim"
@@ -67,20 +64,18 @@ class Members:
         self._keys = keys
         self._clock = clock
         self._acquired: set[str] = set()  # uids of Pods in a running claim of this process
-        self._written: dict[str, tuple[float, Object]] = {}  # uid → when, the Pod as a write of ours left it
         self._pods.add_index(_BY_REVISION, _revisions_of)
         self._pods.add_index(_ORPHANS, lambda pod: (_ORPHANS,) if is_orphan(pod) else ())
         self._members.add_index(_BY_REVISION, _revisions_of)
         self._members.add_index(_BY_CLAIM, lambda pod: map(str, keys_by_claim(pod)))
         self._members.add_index(_BY_CLASS, _classes_of)
-        self._pods.subscribe(self._on_pod)
-        self._members.subscribe(self._on_pool_pod)
 
     def free(self, namespace: str, pool_class: str, passing_over: Collection[str] = ()) -> list[Object]:
         """Return the members of the class that may be claimed now, oldest first, without those of the uids
         `passing_over`.
         """
-        found = (self._latest(pod) for pod in self._members.indexed(_BY_CLASS, f"{namespace}/{pool_class}"))
+        latest = self._members.own_writes.latest
+        found = (latest(pod) for pod in self._members.indexed(_BY_CLASS, f"{namespace}/{pool_class}"))
         fit = [pod for pod in found if uid_of(pod) not in passing_over and self._is_free(pod)]
         pools = {name: self._pools.get(name, namespace) for name in {labels_of(pod)[LABEL_POOL] for pod in fit}}
         max_ages = {name: -math.inf if pool is None else read_spec(pool).max_age for name, pool in pools.items()}
@@ -104,18 +99,18 @@ class Members:
         return uid_of(pod) in self._acquired
 
     def record_write(self, pod: Object) -> None:
-        """Record the Pod as returned by a write, until the informers show it."""
-        self._written[uid_of(pod)] = (self._clock.monotonic(), pod)
+        """Record the Pod as returned by a write, until each informer shows it: one may lag behind the other."""
+        self._pods.own_writes.record(pod)
+        self._members.own_writes.record(pod)
 
     def of_revision(self, key: Key, deployment: Object) -> list[Object]:
         """Return the active Pods with the revision's labels: owned ones, and claimed ones before their adoption."""
         newest: dict[str, Object] = {}
-        deadline = self._clock.monotonic() - FORGET_AFTER
-        self._written = {uid: entry for uid, entry in self._written.items() if entry[0] >= deadline}
-        shown = [*self._pods.indexed(_BY_REVISION, str(key)), *self._members.indexed(_BY_REVISION, str(key))]
-        for pod in (*shown, *(written for _, written in self._written.values())):
-            known = newest.get(uid_of(pod))
-            newest[uid_of(pod)] = pod if known is None else _newer(known, pod)
+        for informer in (self._pods, self._members):
+            for pod in (*informer.indexed(_BY_REVISION, str(key)), *informer.own_writes.unseen()):
+                known = newest.get(uid_of(pod))
+                if known is None or version_number(version_of(known)) < version_number(version_of(pod)):
+                    newest[uid_of(pod)] = pod
         return [
             pod
             for pod in newest.values()
@@ -124,12 +119,12 @@ class Members:
 
     def reserved_for(self, key: Key) -> list[Object]:
         """Return the members whose claim names the revision and that do not have its labels yet."""
-        found = (self._latest(pod) for pod in self._members.indexed(_BY_CLAIM, str(key)))
+        found = map(self._members.own_writes.latest, self._members.indexed(_BY_CLAIM, str(key)))
         return [pod for pod in found if LABEL_REVISION not in labels_of(pod) and is_active(pod)]
 
     def claimed(self) -> list[Object]:
         """Return the claimed Pods of all revisions that no ReplicaSet has adopted."""
-        found = (self._latest(pod) for pod in self._members)
+        found = map(self._members.own_writes.latest, self._members)
         halves = [pod for pod in found if is_claimed(pod) and LABEL_POOL in labels_of(pod)]
         return [pod for pod in (*halves, *self._pods.indexed(_ORPHANS, _ORPHANS)) if is_active(pod)]
 
@@ -155,32 +150,6 @@ class Members:
             and endpoint_of(pod) is not None
             and token_hash_of(pod) == self._keys.sha256_for(key_of(pod))
         )
-
-    def _latest(self, pod: Object) -> Object:
-        written = self._written.get(uid_of(pod))
-        return pod if written is None else _newer(pod, written[1])
-
-    def _on_pod(self, before: Object | None, after: Object | None) -> None:
-        """Drop a write that the informer of revisions shows, or whose Pod it shows as deleted."""
-        pod = after if after is not None else before
-        written = self._written.get(uid_of(pod)) if pod is not None else None
-        if pod is not None and written is not None and (after is None or _version(after) >= _version(written[1])):
-            del self._written[uid_of(pod)]
-
-    def _on_pool_pod(self, before: Object | None, after: Object | None) -> None:
-        """Drop the write of a Pod that was deleted; a Pod that left the pool by adoption is kept."""
-        written = self._written.get(uid_of(before)) if before is not None and after is None else None
-        if before is not None and written is not None and LABEL_POOL in labels_of(written[1]):
-            del self._written[uid_of(before)]
-
-
-def _newer(one: Object, other: Object) -> Object:
-    return other if _version(other) > _version(one) else one
-
-
-def _version(pod: Object) -> int:
-    """Return the resource version as a number; Kubernetes 1.35 guarantees that versions compare as numbers."""
-    return int(version_of(pod) or 0)
 
 
 def _revisions_of(pod: Object) -> Iterable[str]:

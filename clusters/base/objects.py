@@ -163,6 +163,14 @@ def version_of(obj: Object) -> str:
     return str(obj["metadata"].get("resourceVersion", ""))
 
 
+def version_number(version: str) -> int:
+    """Return a resourceVersion as a number, 0 for an empty or malformed one.
+
+    The versions of one kind compare as numbers: Kubernetes 1.35 guarantees it (KEP-5504), and older releases do it.
+    """
+    return int(version) if version.isascii() and version.isdigit() else 0
+
+
 def is_deleting(obj: Object) -> bool:
     """Return whether the object is being deleted: finalizers or a grace period retain it."""
     return bool(obj["metadata"].get("deletionTimestamp"))

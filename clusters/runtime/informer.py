@@ -11,8 +11,9 @@ from clusters.base.api import Cluster, ObjectList
 from clusters.base.backoff import Backoff
 from clusters.base.clock import Clock, SystemClock
 from clusters.base.errors import ClusterError, Gone, Unavailable
-from clusters.base.objects import Key, Kind, Object, controller_of, key_of, version_of
+from clusters.base.objects import Key, Kind, Object, controller_of, key_of, version_number, version_of
 from clusters.base.selectors import parse_selector
+from clusters.runtime.own_writes import OwnWrites
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +38,8 @@ def by_owner(obj: Object) -> Iterable[str]:
 
 class Informer:
     """A copy of the objects of one kind in memory. Never change an object in place.
+
+    `own_writes` overlays it with writes of this process that the watch has not delivered yet.
 
     Example:
         informer = Informer(cluster, MODEL)
@@ -64,6 +67,7 @@ class Informer:
         self._indexes: dict[str, Index] = {"owner": by_owner}
         self._indexed: dict[str, dict[str, dict[Key, Object]]] = {"owner": {}}
         self._synced = asyncio.Event()
+        self.own_writes = OwnWrites(self, self._clock)
 
     def subscribe(self, handler: Handler) -> None:
         """Call `handler` for every future change, and now for each known object."""
@@ -105,8 +109,8 @@ class Informer:
     async def caught_up(self) -> None:
         """Return once the current state of the cluster has been observed, as a new leader needs after another writer.
 
-        Resource versions are compared as numbers, which Kubernetes 1.35 guarantees. With a dead watch this waits until
-        the watch is replaced.
+        Resource versions are compared as numbers (`version_number`). With a dead watch this waits until the watch is
+        replaced.
         """
         while not await self._reaches(await self._present()):
             log.info("the watch of %s is behind the cluster: waiting for it", self.kind)
@@ -166,9 +170,9 @@ class Informer:
 
     def _is_behind(self, present: ObjectList) -> bool:
         """Return whether a change or deletion before the list has not been observed yet."""
-        there = {key_of(obj): int(version_of(obj)) for obj in present.items}
-        seen = {key: int(version_of(obj)) for key, obj in self._objects.items()}
-        listed_at = int(present.resource_version)
+        there = {key_of(obj): version_number(version_of(obj)) for obj in present.items}
+        seen = {key: version_number(version_of(obj)) for key, obj in self._objects.items()}
+        listed_at = version_number(present.resource_version)
         return any(seen.get(key, -1) < version for key, version in there.items()) or any(
             version <= listed_at and key not in there for key, version in seen.items()
         )

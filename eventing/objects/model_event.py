@@ -14,7 +14,16 @@ from typing import Any, Final
 import msgspec
 
 from clusters.base.errors import FieldError, Invalid
-from clusters.base.objects import MODEL_EVENT, Key, Object, annotations_of, key_of, parse_timestamp, version_of
+from clusters.base.objects import (
+    MODEL_EVENT,
+    Key,
+    Object,
+    annotations_of,
+    key_of,
+    parse_timestamp,
+    version_number,
+    version_of,
+)
 from eventing.objects.apis import (
     ANNOTATION_REPLAY,
     FINAL_PHASES,
@@ -133,7 +142,7 @@ def read_model_event(obj: Object) -> ModelEvent:
 
 
 def arrival_of(obj: Object) -> int:
-    """Return the object's first resourceVersion, 0 if unknown; Kubernetes 1.35 defines that versions are comparable.
+    """Return the object's first resourceVersion as a number, 0 if unknown.
 
     Each webhook sets `receivedAt` by its own clock; only the store knows which of two events came first.
     """
@@ -141,8 +150,7 @@ def arrival_of(obj: Object) -> int:
     if status:
         arrival = status.get("arrival")
         return arrival if isinstance(arrival, int) else 0
-    version = str((obj.get("metadata") or {}).get("resourceVersion") or "")
-    return int(version) if version.isascii() and version.isdigit() else 0
+    return version_number(str((obj.get("metadata") or {}).get("resourceVersion") or ""))
 
 
 def is_pending(obj: Object) -> bool:

@@ -1,4 +1,8 @@
-"""Writes statuses of ModelEvents in batches, and tracks writes that the informer does not show yet."""
+"""Writes statuses of ModelEvents in batches, and tracks writes that the informer does not show yet.
+
+The tracked writes are not `clusters.runtime.own_writes`: a status counts as written from the moment that it is
+enqueued, before there is an answer of the cluster to record.
+"""
 
 from __future__ import annotations
 

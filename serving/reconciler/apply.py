@@ -7,38 +7,14 @@ from dataclasses import dataclass, replace
 
 from clusters.base.api import Cluster
 from clusters.base.errors import Forbidden, Invalid, NotFound
-from clusters.base.objects import CONFIGURATION, ROUTE, SERVICE, Key, Kind, Object, key_of, name_of, version_of
+from clusters.base.objects import CONFIGURATION, ROUTE, SERVICE, Key, Kind, Object, key_of, name_of
+from clusters.runtime.informer import Informers
 from serving.reconciler.actions import Action, Apply, Delete, Patch
 from serving.reconciler.observe import World
 from serving.reconciler.plan import Plan
 
 FIELD_MANAGER = "knodel"
 """The name of this controller in `metadata.managedFields`."""
-
-
-class OwnWrites:
-    """Versions of objects that this process has already replaced, while its informers still show them.
-
-    Every write carries the resourceVersion from which it was planned. A write that changed the object makes that
-    version obsolete: a second write from it would be refused as a conflict, so it is not sent. The change that is on
-    its way to the informer starts another pass over the Model.
-    """
-
-    def __init__(self) -> None:
-        self._spent: dict[Key, dict[tuple[Kind, Key], str]] = {}
-
-    def is_spent(self, model: Key, kind: Kind, key: Key, version: str) -> bool:
-        """Return whether this process has changed the object since `version`; False for a new object."""
-        return bool(version) and self._spent.get(model, {}).get((kind, key)) == version
-
-    def record(self, model: Key, kind: Kind, key: Key, version: str, answer: Object) -> None:
-        """Record a write that was planned from `version`. An answer with the same version changed nothing."""
-        if version and version_of(answer) != version:
-            self._spent.setdefault(model, {})[kind, key] = version
-
-    def forget(self, model: Key) -> None:
-        """Drop the records of a deleted Model."""
-        self._spent.pop(model, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +33,19 @@ class ApplyOutcome:
     refusal: WriteRefusal | None = None
 
 
-async def apply_plan(cluster: Cluster, plan: Plan, world: World, own: OwnWrites) -> ApplyOutcome:
+async def apply_plan(cluster: Cluster, informers: Informers, plan: Plan, world: World) -> ApplyOutcome:
     """Send every write of the plan. Raises what the cluster raises, except refusals (Invalid, Forbidden).
 
-    A group of writes ends at one that was planned from an obsolete version (`OwnWrites`); the next pass continues.
+    A group of writes ends at one that was planned from a version that this process has changed since (`OwnWrites`): it
+    would be refused as a conflict. The change that is on its way to the informer starts another pass, which continues.
     """
     refusals: list[WriteRefusal] = []
-    model = key_of(world.model)
     for group in (plan.objects, plan.digests, *((mark,) for mark in plan.marks)):
         for action in group:
-            if own.is_spent(model, action.kind, _key(action), action.version):
+            if action.version and informers[action.kind].own_writes.is_outdated(_key(action), action.version):
                 break
             try:
-                world = await _apply_action(cluster, action, world, own)
+                world = await _apply_action(cluster, informers, action, world)
             except (Invalid, Forbidden) as error:
                 causes = "; ".join(str(cause) for cause in error.causes) if isinstance(error, Invalid) else str(error)
                 refusals.append(WriteRefusal(error.reason, f"{action.kind.kind} {_key(action).name}: {causes}"))
@@ -77,7 +53,7 @@ async def apply_plan(cluster: Cluster, plan: Plan, world: World, own: OwnWrites)
     return ApplyOutcome(world, refusals[0] if refusals else None)
 
 
-async def _apply_action(cluster: Cluster, action: Action, world: World, own: OwnWrites) -> World:
+async def _apply_action(cluster: Cluster, informers: Informers, action: Action, world: World) -> World:
     match action:
         case Apply(kind, obj, force, version):
             answer = await cluster.apply(kind, _expecting(version, obj), manager=FIELD_MANAGER, force=force)
@@ -91,7 +67,8 @@ async def _apply_action(cluster: Cluster, action: Action, world: World, own: Own
                 return replace(world, service=None)
             kept = {name: obj for name, obj in world.configurations.items() if name != key.name}
             return replace(world, configurations=kept)
-    own.record(key_of(world.model), action.kind, _key(action), action.version, answer)
+    if action.version:
+        informers[action.kind].own_writes.record(answer)
     return _with(world, action.kind, answer)
 
 

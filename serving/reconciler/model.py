@@ -31,7 +31,7 @@ from clusters.runtime.informer import Informers
 from clusters.runtime.recorder import Recorder
 from serving.makers.knative_flags import flags_needed
 from serving.reconciler import preconditions
-from serving.reconciler.apply import FIELD_MANAGER, OwnWrites, apply_plan
+from serving.reconciler.apply import FIELD_MANAGER, apply_plan
 from serving.reconciler.backoff import RefusalBackoff, StatusRateLimiter
 from serving.reconciler.clocks import RolloutClocks
 from serving.reconciler.events import events_of_change
@@ -74,7 +74,7 @@ class ModelReconciler:
         self._judges = JudgeConcurrency(rollouts)
         self._clocks = RolloutClocks(clock, elapsed or clock.monotonic)
         self._limiter = StatusRateLimiter(clock)
-        self._own = OwnWrites()
+        self._own_writes = informers[MODEL].own_writes
         self._backoff = RefusalBackoff()
 
     async def reconcile(self, key: Key) -> float | None:
@@ -95,12 +95,11 @@ class ModelReconciler:
         obj = self._informers[MODEL].get(key.name, key.namespace)
         if obj is None or is_deleting(obj):
             self._limiter.forget(key)
-            self._own.forget(key)
             self._backoff.forget(key)
             self._judges.forget(key)
             self._clocks.forget(key)
             return None
-        now = self._clocks.now(obj, stale=self._own.is_spent(key, MODEL, key, version_of(obj)))
+        now = self._clocks.now(obj, stale=self._own_writes.is_outdated(key, version_of(obj)))
         try:
             model = read_model(obj)
         except Invalid as error:
@@ -109,7 +108,7 @@ class ModelReconciler:
         world = observe(self._informers, model)
         plan = make_plan(model, world, self._settings, await self._blocked_reason(model))
         plan = with_valid_times(now, plan, self._clocks.found_at(key), model.spec.rollout)
-        result = await apply_plan(self._cluster, plan, world, self._own)
+        result = await apply_plan(self._cluster, self._informers, plan, world)
         judged = await self._judges.judge(model, plan.situation, now)
         progress = advance(model, result.world, plan, judged, now)
         status = make_status(model, result, plan, progress, now)
@@ -145,7 +144,7 @@ class ModelReconciler:
         Returns the seconds until the next attempt when the write is rate-limited, else None.
         """
         former, key = obj.get("status") or {}, key_of(obj)
-        if status == former or self._own.is_spent(key, MODEL, key, version_of(obj)):
+        if status == former or self._own_writes.is_outdated(key, version_of(obj)):
             return None
         wait = self._limiter.delay(key, former, status)
         if wait > 0:
@@ -161,7 +160,7 @@ class ModelReconciler:
             answer = await self._cluster.apply(MODEL, whole, manager=FIELD_MANAGER, force=True, subresource="status")
         except NotFound:
             return None  # deleted in the meantime
-        self._own.record(key, MODEL, key, version_of(obj), answer)
+        self._own_writes.record(answer)
         if status.get("rollout") != former.get("rollout"):
             self._clocks.record_write(key)
         for event in events_of_change(obj, {**obj, "status": status}):

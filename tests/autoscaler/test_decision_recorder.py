@@ -13,6 +13,7 @@ from autoscaler.warmpool.claims.marks import ANNOTATION_STARTS
 from clusters.base.errors import Unavailable
 from clusters.base.objects import POD_AUTOSCALER, Kind, Object
 from clusters.embedded.cluster import EmbeddedCluster
+from clusters.runtime.informer import Informer
 from tests.autoscaler.world import KEY, TEST
 from tests.support.clock import SteppedClock
 
@@ -23,7 +24,7 @@ class Scene:
     def __init__(self, cluster: EmbeddedCluster) -> None:
         self.cluster = cluster
         self.clock = SteppedClock()
-        self.notes = DecisionRecorder(cluster, self.clock, Records(), TEST)
+        self.notes = DecisionRecorder(cluster, Informer(cluster, POD_AUTOSCALER), self.clock, Records(), TEST)
 
     async def write(self) -> float | None:
         """Write the recorded entries; return the seconds to wait."""

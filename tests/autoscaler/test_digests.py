@@ -25,6 +25,7 @@ from clusters.base.objects import (
     uid_of,
 )
 from clusters.embedded.cluster import EmbeddedCluster
+from clusters.runtime.informer import Informer
 from clusters.runtime.recorder import Recorder
 from tests.autoscaler.world import KEY, REVISION_NAME, TEST, Replicas, World, running
 from tests.support.clock import SteppedClock
@@ -44,7 +45,9 @@ class Scene:
     def another(self) -> DigestEnforcer:
         """Return the enforcer of a new process."""
         recorder = Recorder(self.cluster, TEST, self.clock)
-        return DigestEnforcer(self.cluster, Replicas(self.clock), recorder, self.clock, TEST)
+        return DigestEnforcer(
+            self.cluster, Informer(self.cluster, POD), Replicas(self.clock), recorder, self.clock, TEST
+        )
 
     async def autoscaler(self) -> Object:
         """Return the PodAutoscaler; create it if it is missing."""

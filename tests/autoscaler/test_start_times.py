@@ -18,6 +18,7 @@ from autoscaler.warmpool.claims.claim import ClaimStep
 from autoscaler.warmpool.claims.marks import ANNOTATION_STARTS
 from clusters.base.objects import LABEL_REVISION, POD_AUTOSCALER, Key, Object, timestamp
 from clusters.embedded.cluster import EmbeddedCluster
+from clusters.runtime.informer import Informer
 from tests.autoscaler.world import KEY, REVISION_NAME, TEST, World, running
 from tests.support.clock import SteppedClock
 
@@ -31,7 +32,7 @@ class Scene:
         self.clock = SteppedClock()
         self.clock.step(100.0)
         self.told: list[tuple[Key, float]] = []
-        self.notes = DecisionRecorder(cluster, self.clock, Records(), TEST)
+        self.notes = DecisionRecorder(cluster, Informer(cluster, POD_AUTOSCALER), self.clock, Records(), TEST)
         self.starts = StartTracker(self.notes, self.clock, lambda key, seconds: self.told.append((key, seconds)))
 
     def pod(self, *, ready: bool, made: float | None = None) -> Object:

@@ -1,9 +1,4 @@
-"""A client for the Knative reconcilers: reads come from informers, overlaid with the client's own latest writes.
-
-A pass that follows a write must not act on the state before it: it could create a child twice, or revert a status. So
-each written object is kept until the informer has observed it, and no longer, because the response may arrive after the
-object was deleted. This requires resourceVersions that are increasing numbers, as on the embedded cluster.
-"""
+"""A client for the Knative reconcilers: reads come from informers, overlaid with the client's own latest writes."""
 
 from __future__ import annotations
 
@@ -12,7 +7,7 @@ from typing import Any
 
 from clusters.base.api import Cluster, Subresource
 from clusters.base.errors import AlreadyExists, NotFound
-from clusters.base.objects import Key, Kind, Object, is_deleting, key_of, name_of, namespace_of, uid_of, version_of
+from clusters.base.objects import Key, Kind, Object, is_deleting, key_of, name_of, namespace_of, uid_of
 from clusters.runtime.informer import Informer, Informers
 
 MANAGER = "knative-serving"
@@ -24,20 +19,14 @@ class CachedClient:
     def __init__(self, cluster: Cluster, informers: Informers) -> None:
         self._cluster = cluster
         self._informers = informers
-        self._written: dict[Kind, dict[Key, Object]] = {}
 
     def informer(self, kind: Kind) -> Informer:
         """Return the shared informer of a kind."""
-        if kind not in self._written:
-            self._written[kind] = {}
-            self._informers[kind].subscribe(lambda before, after: self._caught_up(kind, before, after))
         return self._informers[kind]
 
     def get(self, kind: Kind, name: str, namespace: str) -> Object | None:
         """Return the object as last observed or last written, or None."""
-        informer = self.informer(kind)
-        written = self._written[kind].get(Key(namespace, name))
-        return written if written is not None and _is_ahead(written, informer) else informer.get(name, namespace)
+        return self._informers[kind].own_writes.get(name, namespace)
 
     async def create(self, kind: Kind, child: Object, owner_kind: Kind, owner: Object) -> Object:
         """Create a child, and return it. Return the existing object if the name is taken.
@@ -51,7 +40,8 @@ class CachedClient:
             made = await self._cluster.create(kind, child, manager=MANAGER)
         except AlreadyExists:
             made = await self._cluster.get(kind, name_of(child), namespace_of(child))
-        return self._keep(kind, made)
+        self._informers[kind].own_writes.record(made)
+        return made
 
     async def update(self, kind: Kind, have: Object, want: Mapping[str, Any]) -> Object:
         """Set the fields in `want` (the whole `spec`, the whole `metadata.labels` …) to its values, and keep all
@@ -87,26 +77,14 @@ class CachedClient:
     async def _patch(self, kind: Kind, have: Object, patch: Mapping[str, Any], subresource: Subresource = "") -> Object:
         if not patch:
             return have
-        name, namespace = name_of(have), namespace_of(have)
+        name, namespace, own = name_of(have), namespace_of(have), self._informers[kind].own_writes
         try:
             written = await self._cluster.patch(kind, name, patch, namespace, manager=MANAGER, subresource=subresource)
         except NotFound:
-            self._written[kind].pop(Key(namespace, name), None)
+            own.discard(Key(namespace, name))
             raise
-        return self._keep(kind, written)
-
-    def _keep(self, kind: Kind, written: Object) -> Object:
-        if _is_ahead(written, self.informer(kind)):
-            self._written[kind][key_of(written)] = written
+        own.record(written)
         return written
-
-    def _caught_up(self, kind: Kind, before: Object | None, after: Object | None) -> None:
-        obj = after if after is not None else before
-        if obj is None:
-            return
-        written = self._written[kind].get(key_of(obj))
-        if written is not None and (after is None or _number(after) >= _number(written)):
-            del self._written[kind][key_of(obj)]
 
 
 def difference(have: Mapping[str, Any], want: Mapping[str, Any]) -> Object:
@@ -130,12 +108,3 @@ def _select(have: Mapping[str, Any], want: Mapping[str, Any]) -> Object:
     if "metadata" in want:
         selected["metadata"] = {key: have["metadata"].get(key, {}) for key in want["metadata"]}
     return selected
-
-
-def _is_ahead(written: Object, informer: Informer) -> bool:
-    """Whether the informer has not come to that write yet."""
-    return int(informer.resource_version or 0) < _number(written)
-
-
-def _number(obj: Object) -> int:
-    return int(version_of(obj) or 0)

@@ -63,7 +63,8 @@ class PodWorker:
         self._shutdown_grace: float | None = None
         self._synced = asyncio.Event()
         self._recorded = read_container_record(pod)
-        self._status: Object = pod.get("status") or {}  # as last written; the informer lags behind
+        # As last written. No other client writes it, so the worker needs no state of the informer (`own_writes`).
+        self._status: Object = pod.get("status") or {}
         if is_deleting(pod):
             self._terminate(Termination.DELETED)
 

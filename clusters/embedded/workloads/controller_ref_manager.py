@@ -27,7 +27,6 @@ from clusters.base.objects import (
 )
 from clusters.embedded.workloads.ranking import is_active
 from clusters.embedded.workloads.template import match_labels_of
-from clusters.runtime.expectations import Expectations
 from clusters.runtime.informer import Informer
 
 MANAGER = "replicaset-controller"
@@ -48,13 +47,11 @@ def matches(replica_set: Object, pod: Object) -> bool:
 
 
 class PodControllerRefManager:
-    """Adopt and release Pods, and remember adoptions that the informer does not show yet."""
+    """Adopt and release Pods, by the informer and the writes that it does not show yet."""
 
-    def __init__(self, cluster: Cluster, pods: Informer, expectations: Expectations) -> None:
+    def __init__(self, cluster: Cluster, pods: Informer) -> None:
         self._cluster = cluster
         self._pods = pods
-        self._expectations = expectations
-        self._adopted: dict[str, tuple[str, Object]] = {}  # Pod's uid → (its version before, the Pod after)
 
     async def claim_pods(self, replica_set: Object) -> list[Object]:
         """Return the ReplicaSet's active Pods, after adoptions and releases.
@@ -72,9 +69,8 @@ class PodControllerRefManager:
                     others = [reference for reference in references if reference["uid"] != uid_of(replica_set)]
                     await self._set_owners(pod, others or None)
             elif controller is None:  # adopt
-                adopted = await self._set_owners(pod, [*references, owner_reference(REPLICA_SET, replica_set)])
-                self._adopted[uid_of(pod)] = (version_of(pod), adopted)
-                claimed.append(adopted)
+                references = [*references, owner_reference(REPLICA_SET, replica_set)]
+                claimed.append(await self._set_owners(pod, references))
             else:
                 claimed.append(pod)
         return claimed
@@ -85,18 +81,12 @@ class PodControllerRefManager:
         for value in by_template_hash(replica_set):
             found |= {key_of(pod): pod for pod in self._pods.indexed(BY_HASH, value)}
         found |= {key_of(pod): pod for pod in self._pods.indexed("owner", uid_of(replica_set))}
-        deleting = self._expectations.is_deleting
-        return [self._latest(pod) for pod in found.values() if is_active(pod) and not deleting(pod)]
-
-    def _latest(self, pod: Object) -> Object:
-        """Return the adopted Pod while the informer still shows the version before the adoption."""
-        before, adopted = self._adopted.get(uid_of(pod), ("", pod))
-        if version_of(pod) == before:
-            return adopted
-        self._adopted.pop(uid_of(pod), None)
-        return pod
+        own = self._pods.own_writes
+        return [own.latest(pod) for pod in found.values() if is_active(pod) and not own.is_deleting(pod)]
 
     async def _set_owners(self, pod: Object, references: list[Any] | None) -> Object:
         """Set the owner references on condition that the Pod is unchanged, since a claim may be changing its labels."""
         patch = {"metadata": {"resourceVersion": version_of(pod), "ownerReferences": references}}
-        return await self._cluster.patch(POD, name_of(pod), patch, namespace_of(pod), manager=MANAGER)
+        written = await self._cluster.patch(POD, name_of(pod), patch, namespace_of(pod), manager=MANAGER)
+        self._pods.own_writes.record(written)
+        return written

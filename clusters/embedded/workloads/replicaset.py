@@ -1,7 +1,7 @@
 """The ReplicaSet controller: keep the desired number of Pods.
 
 A pass claims Pods, creates missing ones or deletes surplus ones, and writes the status. Creations and deletions that
-the informer does not show yet are counted (`Expectations`), so a stale cache does not lead to duplicates. Pods that are
+the informer does not show yet are counted (`OwnWrites`), so a stale cache does not lead to duplicates. Pods that are
 about to be adopted are awaited (`PendingAdoptions`), so a warm start creates no unnecessary Pod.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from clusters.base.api import Cluster
@@ -39,7 +40,6 @@ from clusters.embedded.workloads.ranking import FINISHED, is_active, is_ready, p
 from clusters.embedded.workloads.status import condition, conditions_by_type, counts, write_status
 from clusters.embedded.workloads.template import make_pod, pod_name, replicas_of
 from clusters.runtime.controller import Controller
-from clusters.runtime.expectations import Expectations
 from clusters.runtime.informer import Informers
 
 BURST = 500  # Pods that one pass creates or deletes at most, as in Kubernetes
@@ -70,8 +70,7 @@ class ReplicaSetController:
         self._pods = informers[POD]
         self._replica_sets.add_index(BY_HASH, by_template_hash)
         self._pods.add_index(BY_HASH, by_template_hash)
-        self._expectations = Expectations(self._pods, clock)
-        self._refs = PodControllerRefManager(cluster, self._pods, self._expectations)
+        self._refs = PodControllerRefManager(cluster, self._pods)
         self._pending = PendingAdoptions(self._pods, clock)
         self._names = random.Random()  # noqa: S311 - names, not secrets
         self.controller = Controller("replicasets", self.reconcile)
@@ -86,7 +85,7 @@ class ReplicaSetController:
             return None
         owned = sum(map(is_active, self._pods.indexed("owner", uid_of(replica_set))))
         pending = self._pending.count(replica_set) if replicas_of(replica_set) > owned else 0
-        current = _Pass(replica_set, self._expectations.creating(uid_of(replica_set)), pending)
+        current = _Pass(replica_set, len(self._pods.own_writes.created(uid_of(replica_set))), pending)
         current.pods = await self._refs.claim_pods(replica_set)
         failure: ClusterError | None = None
         try:
@@ -118,35 +117,24 @@ class ReplicaSetController:
             batch *= 2
 
     async def _create_one(self, current: _Pass) -> None:
-        replica_set = current.replica_set
-        key = Key(namespace_of(replica_set), pod_name(replica_set, self._names))
-        self._expectations.expect_creation(uid_of(replica_set), key)
-        try:
-            await self._cluster.create(POD, make_pod(replica_set, key.name), manager=MANAGER)
-        except BaseException:
-            self._expectations.creation_failed(uid_of(replica_set), key)
-            raise
+        pod = make_pod(current.replica_set, pod_name(current.replica_set, self._names))
+        self._pods.own_writes.record(await self._cluster.create(POD, pod, manager=MANAGER))
         current.unseen += 1
 
     async def _delete(self, pods: Sequence[Object], current: _Pass | None = None) -> None:
         await _all_or_first_error([self._delete_one(pod, current) for pod in pods])
 
     async def _delete_one(self, pod: Object, current: _Pass | None) -> None:
-        self._expectations.expect_deletion(pod)
-        try:
+        with suppress(NotFound):  # deleted concurrently
             await self._cluster.delete(POD, name_of(pod), namespace_of(pod), uid=uid_of(pod))
-        except NotFound:
-            pass  # deleted concurrently
-        except BaseException:
-            self._expectations.deletion_failed(pod)
-            raise
+        self._pods.own_writes.record_deletion(pod)
         if current is not None:
             current.pods.remove(pod)
 
     async def _delete_ended(self, replica_set: Object) -> None:
         """Delete Pods that have ended, which the Pod garbage collector does in Kubernetes."""
         owned = self._pods.indexed("owner", uid_of(replica_set))
-        ended = [pod for pod in owned if phase_of(pod) in FINISHED and not self._expectations.is_deleting(pod)]
+        ended = [pod for pod in owned if phase_of(pod) in FINISHED and not self._pods.own_writes.is_deleting(pod)]
         await self._delete(ended)
 
     async def _write_status(self, current: _Pass, failure: ClusterError | None) -> None:

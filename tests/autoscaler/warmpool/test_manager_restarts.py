@@ -194,7 +194,7 @@ async def test_hundreds_of_cycles_recycle_every_member_and_leak_none(world: Pool
     assert most <= 4
     assert len(born) >= CYCLES // 2
     assert len(process.manager._memories) == 1
-    assert process.manager._expectations.creating(await world.pool_uid()) == 0
+    assert process.manager._pods.own_writes.created(await world.pool_uid()) == []
     assert len((await world.cluster.list(POD)).items) <= 4
 
 
