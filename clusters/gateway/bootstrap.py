@@ -11,6 +11,7 @@ from clusters.gateway.listener import STATS_PREFIX, file_source
 from clusters.gateway.route_config import OWN_METADATA, SUBSET_KEY, TOKEN_KEY
 from clusters.gateway.token import HEADER
 
+BOOTSTRAP: Final = "envoy.json"
 ADMIN_SOCKET: Final = "admin.sock"
 """Relative to Envoy's working directory, because the path of a unix socket is limited to 107 bytes."""
 

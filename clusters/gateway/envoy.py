@@ -24,7 +24,7 @@ import msgspec
 from clusters.base.backoff import Backoff
 from clusters.base.clock import Clock
 from clusters.gateway.admin import Admin, VersionProbe
-from clusters.gateway.bootstrap import bootstrap, cluster
+from clusters.gateway.bootstrap import BOOTSTRAP, bootstrap, cluster
 from clusters.gateway.config import DEFAULT_DOMAIN, Resource, RouteMaker, endpoints, response, starting
 from clusters.gateway.errors import ConfigurationRejected, NotServing
 from clusters.gateway.limits import DEFAULTS, GatewayLimits
@@ -37,7 +37,6 @@ from clusters.net.sockets import PortGuard, guard_localhost
 
 log = logging.getLogger(__name__)
 
-BOOTSTRAP: Final = "envoy.json"
 LISTENERS: Final = "listeners.json"
 CLUSTERS: Final = "clusters.json"
 ROUTES: Final = "routes.json"

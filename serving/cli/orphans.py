@@ -20,9 +20,7 @@ from clusters.base.removal import remove_files
 from clusters.embedded.activator import process as activator
 from clusters.embedded.kubelet.leftovers import end_leftovers, find_leftovers
 from clusters.gateway import process as envoy
-from clusters.gateway.admin import Admin
-from clusters.gateway.bootstrap import ADMIN_SOCKET
-from clusters.gateway.envoy import BOOTSTRAP
+from clusters.gateway.bootstrap import ADMIN_SOCKET, BOOTSTRAP
 from clusters.gateway.errors import NotServing
 from serving.types.settings.state import ACTIVATOR_FOLDER, GATEWAY_FOLDER, forget
 
@@ -100,6 +98,8 @@ async def _stop_services(state: Path, orphans: Sequence[Orphan], grace: float) -
 
 
 async def _drain(folder: Path, grace: float) -> None:
+    from clusters.gateway.admin import Admin  # loads aiohttp: half of the time of a `knodel down` without orphans
+
     admin, deadline = Admin(folder), time.monotonic() + grace
     try:
         await admin.drain_listeners()
