@@ -15,12 +15,11 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-import yaml
-
 from autoscaler.config import AutoscalerSettings, InvalidSettings, Zero
 from clusters.base.durations import parse_duration
 from clusters.base.errors import KnodelError
 from clusters.base.redact import one_line
+from clusters.net.strict_yaml import LoadError, load_documents
 
 SECTION: Final = "autoscaler"
 GRACE: Final = 10.0
@@ -48,9 +47,12 @@ def read_settings(text: str, where: str) -> FileSettings:
     Raises BadSettings.
     """
     try:
-        document = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise BadSettings(f"{where} is not YAML: {one_line(str(error))}") from error
+        documents = load_documents(text, where)
+    except LoadError as error:
+        raise BadSettings(f"{where} is not YAML: {one_line(str(error)).removeprefix(f'{where}: ')}") from error
+    if len(documents) > 1:
+        raise BadSettings(f"{where} is not YAML: it has {len(documents)} documents, and one is expected")
+    document = documents[0] if documents else None
     if document is not None and not isinstance(document, dict):
         raise BadSettings(f"{where}: expected sections of settings")
     section = (document or {}).get(SECTION)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from clusters.base.errors import Forbidden, NotFound
 from clusters.base.objects import CONFIG_MAP
+from clusters.net.strict_yaml import LoadError
 from serving.cli.base.errors import CommandError, UsageError
 from serving.cli.client.client import Client
 from serving.cli.context import Session
 from serving.cli.files import settings_of
-from serving.types.loader import LoadError
 from serving.types.settings.prices import Prices, read_prices
 from serving.types.settings.settings import Settings, SettingsError, settings_from_text
 from serving.types.settings.state import Facts

@@ -12,9 +12,9 @@ from clusters.base.errors import KnodelError
 from clusters.base.sizes import format_size
 from clusters.net import strict_json
 from clusters.net.strict_json import BadJson, TooManyValues
+from clusters.net.strict_yaml import load_documents
 from serving.control_api import protobuf
 from serving.control_api.status import BodyTooLarge, MalformedRequest, UnsupportedMediaType
-from serving.types.loader import load_documents
 
 MAX_BODY = 3 * 1024 * 1024  # bytes; the limit of kube-apiserver
 MAX_YAML = 256 * 1024

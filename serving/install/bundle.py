@@ -6,8 +6,9 @@ from pathlib import Path
 
 from clusters.base.errors import KnodelError
 from clusters.base.objects import MODEL, Object, annotations_of, labels_of, name_of
+from clusters.net.strict_yaml import LoadError
 from serving.install.kinds import in_order
-from serving.types.loader import LoadError, load_objects
+from serving.types.loader import load_objects
 
 OVERLAYS = ("production", "edge", "testbed")
 """Names of the overlays. The first one is the default."""

@@ -14,9 +14,9 @@ from typing import Any
 import yaml
 
 from clusters.base.objects import CONFIG_MAP, Kind, Object, annotations_of, name_of, version_of
+from clusters.net.strict_yaml import load_documents
 from serving.install.bundle import BadManifests
 from serving.install.knative import Ingress
-from serving.types.loader import load_documents
 from serving.types.settings.settings import Settings, settings_from_text
 
 NAME = "knodel-config"

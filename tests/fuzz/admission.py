@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from clusters.base.objects import KINDS, MODEL, Object
 from clusters.embedded.knative.admission.validation import PLATFORM_FEATURES, validators
 from clusters.embedded.store.admission import metadata_faults, shape_faults, unknown_faults
+from clusters.net.strict_yaml import load_documents
 from serving.makers.knative import render
 from serving.types.faults import claim_of
-from serving.types.loader import load_documents
 from serving.types.settings.settings import Settings
 from serving.types.validation import read_model, validate_model
 from tests.fuzz.target import Target

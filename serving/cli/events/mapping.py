@@ -10,11 +10,11 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from clusters.net.strict_yaml import LARGEST_TEXT, LoadError, load_documents
 from eventing.mapping.presets import PRESETS
 from serving.cli.base.errors import UsageError
 from serving.cli.names import files
 from serving.types.input_files import open_input
-from serving.types.loader import LARGEST_TEXT, LoadError, load_documents
 
 F = TypeVar("F", bound=Callable[..., Any])
 

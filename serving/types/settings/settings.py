@@ -18,8 +18,8 @@ from typing import Any, get_type_hints
 from clusters.base.durations import format_duration
 from clusters.base.version import VERSION
 from clusters.net.hosts import PATTERN_FORM, is_host_pattern
+from clusters.net.strict_yaml import LoadError, load_documents
 from serving.types.input_files import open_input
-from serving.types.loader import LoadError, load_documents
 from serving.types.settings import ports
 from serving.types.settings.prices import GROUP as PRICES
 from serving.types.settings.prices import Prices, prices_to_dict, read_prices

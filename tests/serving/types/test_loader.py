@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusters.base import objects as kinds
-from serving.types.loader import LARGEST_TEXT, LoadError, load_documents, load_models, load_objects, read_models
+from clusters.net.strict_yaml import LARGEST_TEXT, LoadError, load_documents
+from serving.types.loader import load_models, load_objects, read_models
 
 MODEL = """
 apiVersion: knodel.dev/v1alpha1

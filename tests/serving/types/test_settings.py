@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from autoscaler.settings_file import FileSettings, read_settings
-from serving.types.loader import LoadError
+from clusters.net.strict_yaml import LoadError
 from serving.types.settings.runtimes import Runtime
 from serving.types.settings.settings import (
     Settings,
