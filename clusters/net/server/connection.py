@@ -18,9 +18,9 @@ from clusters.net.server.errors import (
     RECEIVED_KEY,
     REFUSED_KEY,
     BadFraming,
-    BodyTooLarge,
     HeadTooLarge,
     HttpError,
+    RequestTooLarge,
     RequestTooSlow,
     ResponsesUnread,
     error_body,
@@ -203,7 +203,7 @@ class HttpConnection(ServerConnection):
         """Count a piece of the body, which may have no announced length, and refuse a body that is too large."""
         self._body_size += len(body)
         if self._body_size > self._limits.body:
-            self._refused = BodyTooLarge(
+            self._refused = RequestTooLarge(
                 f"the request is too large: at most {format_size(self._limits.body)} are allowed"
             )
             raise BadFraming(str(self._refused))  # stops the parser, as above

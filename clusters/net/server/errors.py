@@ -50,7 +50,7 @@ class RequestTooSlow(HttpError):
     status = 408
 
 
-class BodyTooLarge(HttpError):
+class RequestTooLarge(HttpError):
     """The body of the request exceeds the limit."""
 
     status = 413

@@ -20,7 +20,7 @@ from typing import Final
 
 from clusters.base.sizes import format_size
 from clusters.net.hosts import KnownHosts
-from clusters.net.server.errors import BadFraming, BodyTooLarge, HeadTooLarge, HostNotAllowed, HttpError
+from clusters.net.server.errors import BadFraming, HeadTooLarge, HostNotAllowed, HttpError, RequestTooLarge
 from clusters.net.server.limits import ConnectionLimits
 
 Headers = Sequence[tuple[bytes, bytes]]
@@ -67,7 +67,7 @@ def _framing(http_version: str, found: Headers, limits: ConnectionLimits) -> Htt
     if lengths and (not lengths[0].isdigit() or len(lengths[0]) > _MAX_LENGTH_DIGITS):
         return BadFraming("Content-Length is not a number")
     if lengths and int(lengths[0]) > limits.body:
-        return BodyTooLarge(f"the request is too large: at most {format_size(limits.body)} are allowed")
+        return RequestTooLarge(f"the request is too large: at most {format_size(limits.body)} are allowed")
     if b"upgrade" in values and (encodings or (lengths and int(lengths[0]))):
         return BadFraming("a request with a body cannot be upgraded to another protocol")
     return None
