@@ -81,6 +81,8 @@ def _field_schema(field: Field) -> Schema:
             schema["pattern"] = f"^({word}{durations.DURATION.pattern})$"
         case Text(format=format) if format.choices:
             schema["enum"] = list(format.choices)
+        case Text(format=format) if format.example:
+            schema["examples"] = [format.example]
         case Text(format=format) if format.pattern:
             schema["pattern"] = f"^({format.pattern})$"
     return schema

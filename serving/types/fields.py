@@ -16,7 +16,7 @@ from serving.types.schema import INT_OR_STRING, Schema, matches, message_of, quo
 class Format:
     """The syntax of a text: its check in Python, and the same check as bounds and CEL rules.
 
-    `expected` is the remedy for an absent text. Editors get `choices`, or else `pattern`.
+    Descriptions and the message for an absent text have the `example`. Editors get `choices`, or else `pattern`.
     """
 
     fault: Fault
@@ -24,7 +24,7 @@ class Format:
     rules: tuple[Schema, ...] = ()
     _: KW_ONLY
     least: int | None = None
-    expected: str = ""
+    example: str = ""
     choices: tuple[str, ...] = ()
     pattern: str = ""
 
@@ -99,7 +99,10 @@ class Text(Field):
         return ruled({"type": "string", "maxLength": self.format.longest, **least}, self.format.rules)
 
     def expected(self) -> str:
-        return self.format.expected
+        return self.format.example and f"a text such as {self.format.example}"
+
+    def bounds(self) -> str:
+        return self.format.example and f"Example: {self.format.example}."
 
 
 @dataclass(frozen=True)

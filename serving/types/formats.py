@@ -91,7 +91,7 @@ def _storage_uri() -> Format:
         excludes("(?i:https?)://[^/?#]*@.*", fault, "http://u@h/m"),
         excludes("(?i:https?):[^#]*#.*", fault, "http://h/m#f"),
     )
-    return Format(fault, faults.LONGEST_URI, rules, expected="a URI such as file:///models/magika or https://host/path")
+    return Format(fault, faults.LONGEST_URI, rules, example="s3://models/iris/7/")
 
 
 LABEL: Final = matching(faults.DNS_1035, faults.label_fault, faults.LONGEST_NAME)
@@ -106,10 +106,8 @@ VERSION: Final = Format(
     faults.version_fault, faults.LONGEST_VERSION, (follows(LINE, faults.version_fault, "\n"),), least=1
 )
 DIGEST: Final = matching(faults.DIGEST, faults.digest_fault, len("sha256:") + 64)
-CRON: Final = replace(
-    matching(schedules.CRON, schedules.cron_fault, schedules.LONGEST_CRON), expected="five fields as in 0 8 * * 1-5"
-)
-ZONE: Final = matching(schedules.ZONE, schedules.zone_fault, schedules.LONGEST_ZONE)
+CRON: Final = replace(matching(schedules.CRON, schedules.cron_fault, schedules.LONGEST_CRON), example="0 8 * * 1-5")
+ZONE: Final = replace(matching(schedules.ZONE, schedules.zone_fault, schedules.LONGEST_ZONE), example="Europe/Berlin")
 MODEL_FORMAT: Final = _enumerated(
     (*faults.FORMATS, *faults.LATER_FORMATS),
     faults.format_fault,

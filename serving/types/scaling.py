@@ -30,10 +30,10 @@ MOST_HELD: Final = 100_000
 class ScheduleEntry:
     """A minimum number of replicas at certain times."""
 
-    cron: Annotated[str, Text("Start of the window as a cron expression, for example 0 8 * * 1-5.", formats.CRON)]
+    cron: Annotated[str, Text("Start of the window as a cron expression.", formats.CRON)]
     duration: Annotated[float, Duration("Length of the window.", 1.0, schedules.LONGEST)]
     min_replicas: Annotated[int, Integer("Minimum number of replicas during the window.", 1, MOST_REPLICAS)]
-    time_zone: Annotated[str, Text("IANA time zone, for example Europe/Berlin.", formats.ZONE)] = schedules.DEFAULT_ZONE
+    time_zone: Annotated[str, Text("IANA time zone.", formats.ZONE)] = schedules.DEFAULT_ZONE
 
     def schedule(self) -> Schedule:
         """Return the autoscaler's value."""

@@ -83,12 +83,12 @@ def properties(schema: Any) -> list[tuple[str, Any]]:
     return own + [one for _, below in own for one in properties(below.get("items", below))]
 
 
-def test_every_default_is_valid_and_every_field_is_described() -> None:
+def test_defaults_and_examples_are_valid_and_every_field_is_described() -> None:
     for kind in SCHEMA["definitions"].values():
         for name, schema in properties(kind["properties"]["spec"]):
             assert schema["description"].endswith("."), name
-            if "default" in schema:
-                assert list(Draft7Validator(schema).iter_errors(schema["default"])) == [], name
+            for value in (*schema.get("examples", ()), *([schema["default"]] if "default" in schema else ())):
+                assert list(Draft7Validator(schema).iter_errors(value)) == [], name
 
 
 def test_the_reference_has_fields_of_every_kind_and_settings() -> None:
