@@ -18,7 +18,6 @@ from clusters.base.objects import (
     Kind,
     Object,
 )
-from clusters.embedded.knative.admission.validation import PLATFORM_FEATURES, validators
 from clusters.embedded.store.admission import Validator
 from clusters.embedded.store.secrets import validate_config_map, validate_secret
 from clusters.embedded.store.store import Store
@@ -34,9 +33,11 @@ from serving.types.warm_pool import validate_warm_pool
 
 
 def make_validators(store: Store, settings: Settings) -> Mapping[Kind, Validator]:
-    """Return the validators by kind: those of Knative's webhook, of our kinds, and of Secrets and ConfigMaps."""
+    """Return the validators by kind: those of our kinds, and of Secrets and ConfigMaps.
+
+    Knative's kinds have none, because callers cannot write them (`WRITABLE` in `serving/platform/platform.py`).
+    """
     return {
-        **validators(PLATFORM_FEATURES),
         MODEL: make_model_validator(store, settings),
         SECRET: validate_secret,
         CONFIG_MAP: validate_config_map,

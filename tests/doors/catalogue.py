@@ -248,7 +248,11 @@ OBJECTS = Surface(
             "the same for WarmPools, EventSources, ModelEvents, Secrets, Namespaces",
             "rejected at admission with the field's path",
         ),
-        Row("object-knative", "hostPath, privileged, host namespaces in a Pod template", "rejected, as by Knative"),
+        Row(
+            "object-knative",
+            "hostPath, privileged, host namespaces in an object of Knative",
+            "405: callers of the embedded cluster cannot write these kinds; on Kubernetes Knative's webhook rejects it",
+        ),
         Row(
             "object-metadata",
             "annotations of 1 MB, invalid labels, invalid owner references",

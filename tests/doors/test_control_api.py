@@ -14,6 +14,7 @@ from clusters.base.patches import LARGEST_COPIES
 from clusters.base.sizes import format_size
 from tests.doors.inputs import NO_JSON_TYPES, NO_OBJECTS, nested
 from tests.doors.platform import HOST, TOKEN, Doors, status_of
+from tests.golden.bad_objects import BAD
 from tests.manifests.bad_models import BAD_MODELS
 from tests.serving.models import model_object
 from tests.serving.modelserver.client import Answer
@@ -318,3 +319,18 @@ def _has_big_integer(value: object) -> bool:
     if isinstance(value, list):
         return any(map(_has_big_integer, value))
     return isinstance(value, int) and value >= 2**64
+
+
+@pytest.mark.bad_input("object-knative")
+async def test_objects_of_knative_are_refused(doors: Doors, caplog: pytest.LogCaptureFixture) -> None:
+    async with unchanged(doors, caplog):
+        for example in BAD:
+            collection = f"/apis/serving.knative.dev/v1/namespaces/default/{example.kind.plural}"
+            for method, path, headers in (
+                ("POST", collection, {}),
+                ("PUT", f"{collection}/x", {}),
+                ("PATCH", f"{collection}/x?fieldManager=t&force=true", APPLY),
+                ("PATCH", f"{collection}/x", MERGE),
+            ):
+                answer = await doors.send(method, path, as_json(example.object), headers)
+                assert "written by the platform only" in refused(answer, 405), example.name

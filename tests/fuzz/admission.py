@@ -16,7 +16,6 @@ import yaml
 from hypothesis import strategies as st
 
 from clusters.base.objects import KINDS, MODEL, Object
-from clusters.embedded.knative.admission.validation import PLATFORM_FEATURES, validators
 from clusters.embedded.store.admission import metadata_faults, shape_faults, unknown_faults
 from clusters.net.strict_yaml import load_documents
 from serving.makers.knative import render
@@ -25,6 +24,7 @@ from serving.types.settings.settings import Settings
 from serving.types.validation import read_model, validate_model
 from tests.fuzz.target import Target
 from tests.manifests.bad_models import BAD_MODELS, GOOD_MODELS
+from tests.support.knative_webhook.validation import PLATFORM_FEATURES, validators
 
 LONGEST_MESSAGE = 1000  # characters of one fault: it may repeat a value, not the object
 KNATIVE = validators(PLATFORM_FEATURES)

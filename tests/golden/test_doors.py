@@ -10,11 +10,11 @@ import pytest
 from clusters.base.clock import SystemClock
 from clusters.base.errors import Invalid
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.embedded.knative.admission.validation import VALIDATORS
 from clusters.embedded.store.store import Store
 from tests.golden.bad_objects import BAD
 from tests.golden.good_objects import GOOD, STRICTER, Stricter
 from tests.golden.objects import Example
+from tests.support.knative_webhook.validation import VALIDATORS
 
 
 @pytest.fixture

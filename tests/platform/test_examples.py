@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from clusters.base.objects import KINDS, REVISION
-from clusters.embedded.knative.admission.validation import VALIDATORS
 from serving.cli.client.client import Client
 from serving.cli.client.state import LocalPlatform
 from serving.makers.knative import render
@@ -18,6 +17,7 @@ from serving.types.loader import read_models
 from serving.types.settings.settings import load_settings
 from serving.types.validation import validate_model
 from tests.platform.machine import machine
+from tests.support.knative_webhook.validation import VALIDATORS
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))

@@ -27,6 +27,7 @@ ANNOTATION_INITIAL_SCALE = "autoscaling.knative.dev/initial-scale"  # "1"
 ANNOTATION_METRIC = "autoscaling.knative.dev/metric"  # "concurrency"
 ANNOTATION_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 AUTOSCALING_GROUP = "autoscaling.knative.dev"
+CLASS_KPA, CLASS_HPA = f"kpa.{AUTOSCALING_GROUP}", f"hpa.{AUTOSCALING_GROUP}"
 
 STATE_PENDING = "pending"  # new, and not processed by a Route yet
 STATE_ACTIVE = "active"  # a Route sends traffic to it

@@ -31,7 +31,6 @@ from clusters.base.objects import (
     uid_of,
 )
 from clusters.embedded.knative import names
-from clusters.embedded.knative.admission.annotation_rules import HPA, KPA
 from clusters.embedded.knative.defaults import KnativeSettings
 from clusters.embedded.knative.traffic import protocol_of
 
@@ -48,7 +47,7 @@ _PORT_HANDLERS = ("httpGet", "tcpSocket", "grpc")
 
 REACHABLE, UNREACHABLE, REACHABILITY_UNKNOWN = "Reachable", "Unreachable", ""
 
-_METRICS = {KPA: "concurrency", HPA: "cpu"}
+_METRICS = {names.CLASS_KPA: "concurrency", names.CLASS_HPA: "cpu"}
 """Default metric of Knative's classes. For any other class, Knative's webhook sets the empty string."""
 
 _DEFAULTED = (ANNOTATION_CLASS, names.ANNOTATION_METRIC)  # may be on the PodAutoscaler only

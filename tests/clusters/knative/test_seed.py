@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from clusters.base.objects import CONFIGURATION, DEPLOYMENT, POD_AUTOSCALER, REVISION, Object, labels_of
-from clusters.embedded.knative.admission.validation import PLATFORM_FEATURES, VALIDATORS, validators
 from tests.clusters.knative.stage import Stage, condition, configuration, template
+from tests.support.knative_webhook.validation import PLATFORM_FEATURES, VALIDATORS, validators
 
 POOL = "autoscaling.knodel.dev/pool-seed"
 FIRST = "knodel-pool-small-00001"

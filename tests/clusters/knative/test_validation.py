@@ -15,11 +15,11 @@ from clusters.base.clock import SystemClock
 from clusters.base.errors import Invalid
 from clusters.base.objects import CONFIGURATION, REVISION, ROUTE, SERVICE, Object
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.embedded.knative.admission.annotation_rules import ALLOW_ZERO_INITIAL_SCALE
-from clusters.embedded.knative.admission.validation import KNATIVE_FEATURES, VALIDATORS, validators
 from clusters.embedded.knative.configuration import make_revision
 from clusters.embedded.store.store import Store
 from tests.clusters.knative.stage import configuration, route, service
+from tests.support.knative_webhook.annotation_rules import ALLOW_ZERO_INITIAL_SCALE
+from tests.support.knative_webhook.validation import KNATIVE_FEATURES, VALIDATORS, validators
 
 ALL = [{"latestRevision": True, "percent": 100}]
 
@@ -65,7 +65,6 @@ def test_what_the_stand_in_and_its_users_make_is_accepted() -> None:
     assert faults(stored_revision()) == {}
 
 
-@pytest.mark.bad_input("object-knative")
 @pytest.mark.parametrize(
     ("path", "value", "where", "said"),
     [
@@ -274,7 +273,6 @@ def test_several_containers_need_exactly_one_port() -> None:
     ]
 
 
-@pytest.mark.bad_input("object-knative")
 @pytest.mark.parametrize(
     ("volume", "mount", "where", "said"),
     [

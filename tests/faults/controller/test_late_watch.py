@@ -16,7 +16,6 @@ from clusters.base.clock import SystemClock
 from clusters.base.objects import CONFIGURATION, MODEL, REVISION, ROUTE, SERVICE, Kind, Object, controller_of, name_of
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.knative import KnativeServing
-from clusters.embedded.knative.admission.validation import VALIDATORS
 from clusters.runtime.informer import Informers
 from clusters.runtime.recorder import Recorder
 from serving.reconciler.controller import COMPONENT, ModelController
@@ -27,6 +26,7 @@ from tests.faults.kit.served import uri
 from tests.serving.models import VARIANTS, model_object
 from tests.serving.reconciler.conftest import ModelStage
 from tests.support.clusters import embedded_cluster
+from tests.support.knative_webhook.validation import VALIDATORS
 from tests.support.wait import eventually
 
 MODELS = 5

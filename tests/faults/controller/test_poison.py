@@ -13,7 +13,6 @@ import pytest
 
 from clusters.base.objects import MODEL, SERVICE, Kind, condition_of, name_of
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.embedded.knative.admission.validation import VALIDATORS
 from clusters.runtime.queue import FIRST_DELAY, LARGEST_DELAY, WorkQueue
 from serving.makers.knative_flags import TAG_HEADER, Flag
 from serving.types.validation import validate_model
@@ -21,6 +20,7 @@ from tests.faults.kit.served import uri, version_in
 from tests.serving.models import model_object
 from tests.serving.reconciler.conftest import ModelStage, platform
 from tests.support.clusters import embedded_cluster
+from tests.support.knative_webhook.validation import VALIDATORS
 from tests.support.wait import eventually
 
 MODELS = 200

@@ -14,12 +14,12 @@ from clusters.base.clock import SystemClock
 from clusters.base.objects import LEASE, MODEL, SERVICE, Object, name_of
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.knative import KnativeServing
-from clusters.embedded.knative.admission.validation import VALIDATORS
 from clusters.runtime.informer import Informers
 from serving.types.validation import validate_model
 from tests.serving.reconciler.conftest import ModelStage
 from tests.support.api import api_server
 from tests.support.clusters import embedded_cluster
+from tests.support.knative_webhook.validation import VALIDATORS
 from tests.support.replicas import ReplicaProcess, replica
 
 

@@ -10,7 +10,6 @@ import pytest
 import autoscaler.warmpool.claims.assignment as claims
 from autoscaler.types import Policy
 from clusters.base.objects import SERVICE, Object, controller_of, labels_of
-from clusters.embedded.knative.admission.validation import KNATIVE_FEATURES, validators
 from serving.makers.knative import make_configurations, make_policy, make_route, make_service, make_templates
 from serving.makers.knative_flags import VOLUME_CLAIMS
 from serving.makers.targets import first_traffic
@@ -24,6 +23,7 @@ from serving.types.settings.runtimes import Runtime
 from serving.types.settings.settings import ServerSettings, Settings
 from serving.types.validation import read_model
 from tests.serving.models import VARIANTS, model, model_object
+from tests.support.knative_webhook.validation import KNATIVE_FEATURES, validators
 
 SETTINGS = Settings()
 DIGEST = "sha256:" + "0f" * 32

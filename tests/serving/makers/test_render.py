@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from clusters.base.objects import CONFIGURATION, ROUTE, SERVICE
-from clusters.embedded.knative.admission.validation import VALIDATORS
 from serving.makers.knative import render
 from serving.types.loader import load_objects, read_models
 from serving.types.settings.settings import ServerSettings, Settings
+from tests.support.knative_webhook.validation import VALIDATORS
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "render"
 MODELS = sorted((GOLDEN / "models").glob("*.yaml"))

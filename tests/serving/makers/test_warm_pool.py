@@ -11,8 +11,6 @@ import pytest
 from autoscaler.warmpool.claims.classes import pool_class
 from autoscaler.warmpool.claims.marks import ANNOTATION_LOAD, LABEL_SEED
 from clusters.base.objects import CONFIGURATION, Key, Object, annotations_of, controller_of, labels_of, name_of
-from clusters.embedded.knative.admission.annotation_rules import ALLOW_ZERO_INITIAL_SCALE
-from clusters.embedded.knative.admission.validation import KNATIVE_FEATURES, validators
 from serving.makers.knative import make_templates
 from serving.makers.warm_pool import make_seed, pool_of_seed
 from serving.modelserver.base.options import DEFAULT_POOL_FORMAT
@@ -21,6 +19,8 @@ from serving.types.faults import CODE_FORMATS, FORMATS
 from serving.types.settings.settings import ServerSettings, Settings
 from tests.serving.models import VARIANTS, model
 from tests.serving.pools import pool
+from tests.support.knative_webhook.annotation_rules import ALLOW_ZERO_INITIAL_SCALE
+from tests.support.knative_webhook.validation import KNATIVE_FEATURES, validators
 
 SETTINGS = Settings(server=ServerSettings(allow_hosts="models.internal"))
 CLASS_FIELDS: list[Object] = [

@@ -15,7 +15,6 @@ from clusters.base.clock import Clock, SystemClock
 from clusters.base.objects import EVENT, INGRESS, MODEL, POD_AUTOSCALER, ROUTE, Object, condition_of
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.knative import KnativeServing
-from clusters.embedded.knative.admission.validation import VALIDATORS
 from clusters.runtime.informer import Informers
 from clusters.runtime.recorder import Recorder
 from serving.reconciler.controller import COMPONENT, ModelController
@@ -26,6 +25,7 @@ from serving.types.validation import validate_model
 from tests.clusters.knative.stage import NAMESPACE, Stage, splits
 from tests.serving.models import model_object
 from tests.support.clusters import embedded_cluster
+from tests.support.knative_webhook.validation import VALIDATORS
 from tests.support.loops import at_work
 from tests.support.wait import eventually
 

@@ -33,7 +33,6 @@ from clusters.base.objects import (
 )
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.knative import KnativeServing
-from clusters.embedded.knative.admission.validation import VALIDATORS
 from clusters.runtime.informer import Informers
 from clusters.runtime.recorder import Recorder
 from serving.reconciler.flags import AllOn
@@ -46,6 +45,7 @@ from serving.types.validation import validate_model
 from tests.serving.models import VARIANTS, model_object
 from tests.serving.reconciler.conftest import ModelStage, platform
 from tests.support.clusters import embedded_cluster
+from tests.support.knative_webhook.validation import VALIDATORS
 from tests.support.loops import at_work
 from tests.support.wait import eventually
 

@@ -10,7 +10,6 @@ import pytest
 from clusters.base.errors import NotFound
 from clusters.base.objects import MODEL, NAMESPACE, SERVICE, Object, condition_of, key_of
 from clusters.embedded.cluster import EmbeddedCluster
-from clusters.embedded.knative.admission.validation import VALIDATORS
 from clusters.runtime.informer import Informer
 from serving.makers.knative_flags import TAG_HEADER, Flag
 from serving.reconciler.preconditions import add_claims_index, collision, rival_keys
@@ -20,6 +19,7 @@ from serving.types.settings.settings import RolloutSettings, Settings
 from tests.serving.models import model_object
 from tests.serving.reconciler.conftest import ModelStage, platform
 from tests.support.clusters import embedded_cluster
+from tests.support.knative_webhook.validation import VALIDATORS
 from tests.support.wait import eventually
 
 

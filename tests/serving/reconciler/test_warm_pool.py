@@ -29,8 +29,6 @@ from clusters.base.objects import (
 from clusters.base.objects import NAMESPACE as NAMESPACES
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.knative import KnativeServing
-from clusters.embedded.knative.admission.annotation_rules import ALLOW_ZERO_INITIAL_SCALE
-from clusters.embedded.knative.admission.validation import KNATIVE_FEATURES, validators
 from clusters.runtime.informer import Informers
 from clusters.runtime.recorder import Recorder
 from serving.reconciler.controller import COMPONENT, ModelController
@@ -44,6 +42,8 @@ from tests.serving.models import model_object
 from tests.serving.pools import pool_object
 from tests.serving.reconciler.conftest import ModelStage
 from tests.support.clusters import embedded_cluster
+from tests.support.knative_webhook.annotation_rules import ALLOW_ZERO_INITIAL_SCALE
+from tests.support.knative_webhook.validation import KNATIVE_FEATURES, validators
 from tests.support.loops import at_work
 from tests.support.wait import eventually
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from clusters.base.names import LONGEST_LABEL, label_key_fault
 from clusters.embedded.knative import names
-from clusters.embedded.knative.admission.checks import Faults
 from clusters.embedded.knative.defaults import ALL_TRAFFIC
+from tests.support.knative_webhook.checks import Faults
 
 _FIELDS = ("tag", "revisionName", "configurationName", "latestRevision", "percent")
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from clusters.base.names import dns_label_fault
-from clusters.embedded.knative.admission.checks import Faults
+from tests.support.knative_webhook.checks import Faults
 
 EMPTY_DIR = "kubernetes.podspec-volumes-emptydir"
 PVC = "kubernetes.podspec-persistent-volume-claim"

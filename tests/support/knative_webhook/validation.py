@@ -1,9 +1,9 @@
-"""Knative's admission rules: the embedded cluster rejects the objects that Knative's webhook rejects.
+"""Knative's admission rules: one validator for each kind, which returns all faults with field paths.
 
-There is one validator for each kind, which returns all faults with field paths. They also check the output of `knodel
-render`. Source: knative/serving `pkg/apis/serving/v1/*_validation.go`, and the schemas of its CRDs. Defaults are
-applied later (see `defaults`), so those fields may be absent. One feature of Knative is rejected: a name for the
-Revision in `template.metadata.name`.
+The embedded cluster has no such rules, because its callers cannot write Knative's kinds. `tests/golden` compares them
+with the answers of the real webhook. Source: knative/serving `pkg/apis/serving/v1/*_validation.go`, and the schemas of
+its CRDs. Fields that Knative fills in (`clusters.embedded.knative.defaults`) may be absent. One feature of Knative is
+rejected: a name for the Revision in `template.metadata.name`.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from clusters.base.objects import (
     name_of,
 )
 from clusters.embedded.knative import names
-from clusters.embedded.knative.admission.annotation_rules import (
+from clusters.embedded.store.admission import Validator
+from tests.support.knative_webhook.annotation_rules import (
     ALLOW_ZERO_INITIAL_SCALE,
     check_autoscaling,
     check_no_autoscaling,
     check_other_components,
     check_seconds,
 )
-from clusters.embedded.knative.admission.checks import Faults
-from clusters.embedded.knative.admission.pod_rules import MULTI_CONTAINER, check_pod_spec
-from clusters.embedded.knative.admission.traffic_rules import check_traffic
-from clusters.embedded.knative.admission.volume_rules import EMPTY_DIR
-from clusters.embedded.store.admission import Validator
+from tests.support.knative_webhook.checks import Faults
+from tests.support.knative_webhook.pod_rules import MULTI_CONTAINER, check_pod_spec
+from tests.support.knative_webhook.traffic_rules import check_traffic
+from tests.support.knative_webhook.volume_rules import EMPTY_DIR
 
 KNATIVE_FEATURES = frozenset({MULTI_CONTAINER, EMPTY_DIR})
 """The flags of config-features and config-autoscaler that are on by default."""
 
 PLATFORM_FEATURES = KNATIVE_FEATURES | {ALLOW_ZERO_INITIAL_SCALE}
-"""The flags that are on in the embedded cluster: the seed of a warm pool has no replicas."""
+"""The flags that Knodel needs: the seed of a warm pool has no replicas."""
 
 LARGEST_CONCURRENCY = 1000  # container-concurrency-max-limit of config-defaults
 LARGEST_INT64 = 2**63 - 1

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from clusters.base.names import subdomain_fault
-from clusters.embedded.knative.admission.checks import Faults
-from clusters.embedded.knative.admission.container_rules import check_container
-from clusters.embedded.knative.admission.volume_rules import check_volumes
+from tests.support.knative_webhook.checks import Faults
+from tests.support.knative_webhook.container_rules import check_container
+from tests.support.knative_webhook.volume_rules import check_volumes
 
 MULTI_CONTAINER = "multi-container"
 

@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from clusters.base.durations import parse_duration
 from clusters.base.objects import ANNOTATION_CLASS
 from clusters.embedded.knative import names
-from clusters.embedded.knative.admission.checks import Faults
+from tests.support.knative_webhook.checks import Faults
 
 ALLOW_ZERO_INITIAL_SCALE = "allow-zero-initial-scale"  # flag of config-autoscaler
 
 LARGEST_SCALE = 2**31 - 1  # int32
 HOUR = 3600.0  # s, the longest window
-KPA, HPA = "kpa.autoscaling.knative.dev", "hpa.autoscaling.knative.dev"
+KPA, HPA = names.CLASS_KPA, names.CLASS_HPA
 _RESERVED_CLASSES = ".knative.dev"
 _KPA_METRICS = ("concurrency", "rps")
 _ALGORITHMS = ("", "linear", "weighted-exponential", "weightedExponential")

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from clusters.embedded.knative.admission.checks import Faults
+from tests.support.knative_webhook.checks import Faults
 
 _FIELDS = (
     "name", "args", "command", "env", "workingDir", "envFrom", "image", "imagePullPolicy", "livenessProbe", "ports",

@@ -1,1 +1,0 @@
-"""The admission rules of Knative Serving's webhook."""
