@@ -42,8 +42,8 @@ def test_what_an_operator_may_want_otherwise() -> None:
         ("autoscaler: 5", "autoscaler: expected settings, such as"),
         ("- 1", "f: expected sections"),
         ("a: [", "f is not YAML"),
-        ("a: 1\na: 2", "f is not YAML: line 2, column 1: the key .a. is given twice"),
-        ("a: 1\n---\nb: 2", "it has 2 documents"),
+        ("a: 1\na: 2", "f is not YAML: line 2, column 1: the key 'a' is given twice"),
+        ("a: 1\n---\nb: 2", "f is not YAML: it has 2 documents"),
     ],
 )
 def test_what_cannot_be_followed_is_named(text: str, said: str) -> None:
