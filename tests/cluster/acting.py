@@ -18,7 +18,7 @@ import yaml
 from clusters.base.api import Cluster
 from clusters.base.errors import NotFound
 from clusters.base.objects import LEASE, Kind
-from clusters.runtime.manager.options import SYSTEM_NAMESPACE, Options
+from clusters.runtime.manager.options import Options
 from clusters.runtime.manager.process import ControlPlaneProgram, run_replica
 from serving.types.settings.settings import Settings, settings_from_text, settings_to_dict
 from tests.cluster import leases
@@ -76,7 +76,7 @@ async def acting(
 ) -> AsyncIterator[Recording]:
     """A leading replica of the program in `namespace` until the end of the block; what it writes is recorded."""
     identity = f"tests-{uuid.uuid4().hex[:10]}"
-    system = SYSTEM_NAMESPACE if await leases.take(cluster, program.lease, identity) else namespace
+    system = await leases.take(cluster, program.lease, namespace, identity)
     config = folder / f"{program.lease}.yaml"
     config.write_text(yaml.safe_dump(settings_to_dict(settings)))
     stop = asyncio.Event()

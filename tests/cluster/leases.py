@@ -28,30 +28,35 @@ NOTICED_WITHIN = 1.5 * LEASE_PERIOD
 """s until a leader whose Lease was taken has observed it, and has stopped."""
 
 
-async def take(cluster: Cluster, name: str, identity: str) -> bool:
-    """Write `identity` into the installed Lease and wait until its leader has stopped.
+async def take(cluster: Cluster, name: str, namespace: str, identity: str) -> str:
+    """Give `identity` the Lease for replicas that act in `namespace`; return the namespace of that Lease.
 
-    False, with nothing written, where the installed replicas do not lead: none is installed, or the run holds the
-    Lease for all tests.
+    That is the installed Lease, or, where none is installed or the run holds it, one in `namespace`. When it has a
+    leader, wait until that one has stopped.
     """
     try:
-        found = await cluster.get(LEASE, name, SYSTEM_NAMESPACE)
+        installed = await cluster.get(LEASE, name, SYSTEM_NAMESPACE)
+        system = namespace if installed["spec"].get("holderIdentity") == RUN else SYSTEM_NAMESPACE
+        await cluster.patch(LEASE, name, {"spec": {"holderIdentity": identity}}, system, manager=MANAGER)
     except NotFound:
-        return False
-    if found["spec"].get("holderIdentity") == RUN:
-        return False
-    await cluster.patch(LEASE, name, {"spec": {"holderIdentity": identity}}, SYSTEM_NAMESPACE, manager=MANAGER)
+        return namespace
     await asyncio.sleep(NOTICED_WITHIN)
-    return True
+    return system
 
 
 @asynccontextmanager
 async def held(cluster: Cluster, name: str, identity: str = "") -> AsyncIterator[None]:
-    """Hold the installed Lease until the end of the block; do nothing where `take` has nothing to take."""
+    """Hold the installed Lease until the end of the block; do nothing where none is, or where the run holds it."""
     identity = identity or f"tests-{uuid.uuid4().hex[:10]}"
-    if not await take(cluster, name, identity):
+    try:
+        holder = (await cluster.get(LEASE, name, SYSTEM_NAMESPACE))["spec"].get("holderIdentity")
+    except NotFound:
         yield
         return
+    if holder == RUN and identity != RUN:
+        yield
+        return
+    await take(cluster, name, SYSTEM_NAMESPACE, identity)
     lease = LeaderLease(cluster, name, SYSTEM_NAMESPACE, identity, SystemClock(), LEASE_DURATION, LEASE_PERIOD)
     await lease.acquire()
     holding = asyncio.create_task(lease.hold())

@@ -8,6 +8,7 @@ the release of its Lease.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from autoscaler.main import PROGRAM as AUTOSCALER
 from clusters.base.api import Cluster
 from clusters.base.errors import KnodelError, Unavailable
 from clusters.base.objects import CONFIGURATION, LEASE, MODEL, REVISION, ROUTE, SERVICE, Kind, is_true, name_of
@@ -64,6 +66,13 @@ async def crash(write: int, cluster: Cluster, target: KubeTarget, namespace: str
         async with acting(CONTROLLER, cluster, target, namespace, folder, settings, record):
             await asyncio.wait_for(crashed.wait(), CRASHED_WITHIN)
     assert crashed.is_set()
+
+
+@pytest.fixture(autouse=True)
+async def _autoscaler(cluster: Cluster, target: KubeTarget, namespace: str, tmp_path: Path) -> AsyncIterator[None]:
+    """An autoscaler in the namespace: the installed one stands by."""
+    async with acting(AUTOSCALER, cluster, target, namespace, tmp_path, await settings_of(cluster)):
+        yield
 
 
 @pytest.mark.parametrize("write", SAMPLE)
