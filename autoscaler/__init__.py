@@ -1,0 +1,1 @@
+"""The autoscaler class: metrics, decisions, warm pools, usage accounts."""

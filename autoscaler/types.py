@@ -19,7 +19,10 @@ from clusters.base.errors import FieldError, KnodelError
 from clusters.base.objects import ANNOTATION_CLASS, Object, annotations_of
 
 CLASS = "gpu.autoscaling.knodel.dev"
-"""Value of the annotation `autoscaling.knative.dev/class` on PodAutoscalers that this autoscaler scales."""
+"""Value of the annotation `autoscaling.knative.dev/class` on PodAutoscalers that this autoscaler scales.
+
+The class scales on concurrent requests per replica, the figure that a GPU bounds. Models without a GPU use it as well.
+"""
 
 POLICY_ANNOTATION = "autoscaling.knodel.dev/policy"
 """On the PodAutoscaler: `{"minReplicas":0,"maxReplicas":4,"scaleTarget":4,"targetUtilization":0.7,

@@ -1,0 +1,1 @@
+"""Benchmarks, load tests and simulations."""

@@ -1,0 +1,1 @@
+"""Metrics of replicas and activators: read, kept in time buckets, averaged."""

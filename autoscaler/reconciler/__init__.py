@@ -1,0 +1,1 @@
+"""Passes over PodAutoscalers: scale, digest records, status, scale to zero."""

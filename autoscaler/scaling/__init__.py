@@ -1,0 +1,1 @@
+"""Decisions of the autoscaler as pure stages over arrays."""

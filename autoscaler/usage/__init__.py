@@ -1,0 +1,1 @@
+"""Usage accounts: replica seconds of each Model."""

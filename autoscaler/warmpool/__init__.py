@@ -1,0 +1,1 @@
+"""Warm pools: claims of members, and how many members a pool has."""

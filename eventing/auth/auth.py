@@ -1,7 +1,7 @@
 """Authentication of senders: checks a request's credentials against the EventSources that its events may be from.
 
-An EventSource requires either HMAC or OIDC. HMAC signs only the body, so an event in binary mode, whose attributes are
-headers, requires OIDC (docs/architecture.md).
+An EventSource requires either HMAC or OIDC. An HMAC signature covers the id, the time and the body, but no `ce-*`
+header. Therefore an event in binary mode, whose attributes are headers, requires OIDC.
 
 A key belongs to one EventSource. A token does not name an EventSource, and any tenant can create an EventSource for the
 token's subject. Therefore a service account is only accepted in its own namespace, and any other subject only if no

@@ -1,0 +1,1 @@
+"""Simulation of the judge: how often it promotes bad candidates and rolls back good ones."""

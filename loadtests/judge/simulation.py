@@ -20,7 +20,7 @@ from clusters.base.latency_buckets import PER_OCTAVE, bucket_of, upper_edge
 from loadtests.judge.adversary import RESTARTS, Attack, Effect, effect_of, errors_of_crash
 from serving.reconciler.rollout.judging.bounds import Array, Pair, evidence_above, evidence_below, evidence_of_rate
 from serving.reconciler.rollout.judging.judge import TO_HOLD, error_limits, ratio_in_buckets, slow_limits
-from serving.reconciler.rollout.judging.verdict import Stage
+from serving.reconciler.rollout.judging.verdict import JudgedStep
 from serving.types.rollout import Judge, Rollout
 
 Flags: TypeAlias = NDArray[np.bool_]
@@ -111,7 +111,7 @@ class Outcomes:
         return float(np.mean(self.decided == -1))
 
 
-def verdicts(rule: Judge, stable: Tallies, candidate: Tallies, stage: Stage, over: Flags) -> tuple[Flags, Flags]:
+def verdicts(rule: Judge, stable: Tallies, candidate: Tallies, stage: JudgedStep, over: Flags) -> tuple[Flags, Flags]:
     """Return (fails, passes) of each row at one stage; `over` is true if the time of the stage is over.
 
     Rows with neither wait, or are held because the stable version is broken.
@@ -246,7 +246,7 @@ class RolloutSimulation:
 
     def _look(self, rows: Flags, number: int, now: float) -> None:
         steps = self._rollout.steps
-        stage = Stage(steps[number], len(steps), True)
+        stage = JudgedStep(steps[number], len(steps), True)
         over = now - self._began[rows] >= self._rollout.step_duration
         fails, passes = verdicts(self._rollout.judge, self._stable.at(rows), self._candidate.at(rows), stage, over)
         if self._rollout.on_insufficient_traffic == "promote":

@@ -1,0 +1,1 @@
+"""Bills and forecasts from usage accounts and prices."""

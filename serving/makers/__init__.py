@@ -1,0 +1,1 @@
+"""Knative objects made from a Model. Pure."""

@@ -40,7 +40,7 @@ HASH_LENGTH = 10
 
 
 def make_service(model: Model, settings: Settings, traffic: Sequence[Object]) -> Object:
-    """Return the Knative Service of a Model without variants.
+    """Return the Knative Service of a Model in the shape Service.
 
     Knative fills in the Service's own Configuration; naming it in a target is not allowed.
     """

@@ -10,7 +10,7 @@ DIGESTS_PREFIX = "knodel-digests-"
 
 
 def service(model: Model) -> str:
-    """Return the name of the Knative Service of a Model without variants."""
+    """Return the name of the Knative Service of a Model in the shape Service."""
     return model.name
 
 

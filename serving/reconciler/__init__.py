@@ -1,0 +1,1 @@
+"""Controllers of Models and WarmPools."""

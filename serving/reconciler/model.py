@@ -62,7 +62,7 @@ class ModelReconciler:
         clock: Clock,
         recorder: Recorder,
         flags: Flags,
-        rollouts: RolloutJudge,
+        judge: RolloutJudge,
         elapsed: Callable[[], float] | None = None,
     ) -> None:
         self._cluster = cluster
@@ -71,7 +71,7 @@ class ModelReconciler:
         self._clock = clock
         self._recorder = recorder
         self._flags = flags
-        self._judges = JudgeConcurrency(rollouts)
+        self._judges = JudgeConcurrency(judge)
         self._clocks = RolloutClocks(clock, elapsed or clock.monotonic)
         self._limiter = StatusRateLimiter(clock)
         self._own_writes = informers[MODEL].own_writes

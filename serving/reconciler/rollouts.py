@@ -20,7 +20,7 @@ from serving.reconciler.rollout.judging.counts import Counts
 from serving.reconciler.rollout.judging.judge import judge
 from serving.reconciler.rollout.judging.observer_port import Metrics, Observer
 from serving.reconciler.rollout.judging.queries import expand_queries
-from serving.reconciler.rollout.judging.verdict import Stage, Verdict
+from serving.reconciler.rollout.judging.verdict import JudgedStep, Verdict
 from serving.reconciler.rollout.outcomes import outbox_after
 from serving.reconciler.rollout.schedule import judgement_is_due, seconds_to_pass, step_is_over
 from serving.reconciler.rollout.split import Situation, is_by_hand
@@ -61,6 +61,11 @@ class _Totals:
     candidate: Counts
 
 
+def is_judged(model: Model, state: RolloutState | None) -> bool:
+    """Return whether the Model has a running rollout that its `spec.traffic` does not override."""
+    return state is not None and state.runs and model.spec.rollout is not None and not is_by_hand(model.spec)
+
+
 class RolloutJudge:
     """Reads the counts and metrics of running rollouts, and judges them."""
 
@@ -73,7 +78,7 @@ class RolloutJudge:
     async def judge(self, model: Model, situation: Situation, now: datetime) -> JudgeResult:
         """Return the judgement of this pass, or `NOT_JUDGED` when none is due."""
         state, rule = situation.rollout, model.spec.rollout
-        if state is None or not state.runs or rule is None or is_by_hand(model.spec):
+        if state is None or rule is None or not is_judged(model, state):
             self.forget(key_of(model.object))
             return NOT_JUDGED
         if not judgement_is_due(rule, state, now):
@@ -96,7 +101,7 @@ class RolloutJudge:
             rule.judge,
             totals.stable,
             totals.candidate,
-            Stage(state.percent, starts, over, over or settled),
+            JudgedStep(state.percent, starts, over, over or settled),
             readings,
             former,
             name,
@@ -135,25 +140,23 @@ class JudgeConcurrency:
     on unjudged, and judges in a later pass.
     """
 
-    def __init__(self, rollouts: RolloutJudge, most: int = MOST_AT_ONCE) -> None:
-        self._rollouts = rollouts
-        self._free = most
+    def __init__(self, judge: RolloutJudge, most: int = MOST_AT_ONCE) -> None:
+        self._judge = judge
+        self._free_places = most
 
     async def judge(self, model: Model, situation: Situation, now: datetime) -> JudgeResult:
         """Return the judgement of this pass, or `NOT_JUDGED` when none is due or all places are taken."""
-        state = situation.rollout
-        judged = state is not None and state.runs and model.spec.rollout is not None and not is_by_hand(model.spec)
-        if self._free <= 0 and judged:
+        if self._free_places <= 0 and is_judged(model, situation.rollout):
             return NOT_JUDGED
-        self._free -= 1
+        self._free_places -= 1
         try:
-            return await self._rollouts.judge(model, situation, now)
+            return await self._judge.judge(model, situation, now)
         finally:
-            self._free += 1
+            self._free_places += 1
 
     def forget(self, key: Key) -> None:
         """Drop the totals of a deleted Model."""
-        self._rollouts.forget(key)
+        self._judge.forget(key)
 
 
 @dataclass(frozen=True, slots=True)

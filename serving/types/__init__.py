@@ -1,0 +1,1 @@
+"""Kinds of Knodel as tables of fields, read as checked values."""

@@ -11,7 +11,7 @@ from loadtests.judge.simulation import Outcomes, RolloutSimulation, Tallies, Wor
 from serving.reconciler.rollout.judging.bounds import Array
 from serving.reconciler.rollout.judging.counts import Counts
 from serving.reconciler.rollout.judging.judge import judge
-from serving.reconciler.rollout.judging.verdict import Stage
+from serving.reconciler.rollout.judging.verdict import JudgedStep
 from serving.types.rollout import Judge, Rollout
 
 ROLLOUTS = 300
@@ -98,7 +98,7 @@ def test_the_simulated_judge_is_the_judge() -> None:
     random = np.random.default_rng(11)
     stable, candidate = (_some(random, 250) for _ in range(2))
     rule, decisions = Judge(), set()
-    for stage in (Stage(10, 3, True), Stage(50, 3, True), Stage(100, 3, True)):
+    for stage in (JudgedStep(10, 3, True), JudgedStep(50, 3, True), JudgedStep(100, 3, True)):
         fails, passes = verdicts(rule, stable, candidate, stage, np.ones(250, dtype=np.bool_))
         for row in range(0, 250, 2):
             verdict = judge(rule, _counts(stable, row), _counts(candidate, row), stage)

@@ -64,7 +64,7 @@ class ActivationHandler:
             level = logging.INFO if isinstance(error, UpstreamError) else logging.DEBUG  # there may be thousands of 429
             log.log(level, "%s: %s", _path_of(scope), error)
             await _respond(exchange, caller, error)
-        except Exception as error:  # so that this response is JSON, too, and not uvicorn's
+        except Exception as error:  # so that this response is JSON, too, and not the HTTP server's own page
             log.exception("%s: not forwarded", _path_of(scope))
             await _respond(exchange, caller, KnodelError(f"the activator failed: {type(error).__name__}: see its log"))
 

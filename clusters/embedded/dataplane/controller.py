@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 RELEASE_TIMEOUT: Final = 5.0  # s; a Pod that is still routed to after this time is stopped anyway
 QUIET_TIMEOUT: Final = 1.0  # s to wait for the active requests of a released Pod
 QUIET_POLL: Final = 0.005  # s between checks of these requests
-RETRY_AFTER: Final = 0.25  # s between attempts while Envoy or the activator does not answer
+RETRY_DELAY: Final = 0.25  # s between attempts while Envoy or the activator does not answer
 
 
 class Gateway(Protocol):
@@ -216,7 +216,7 @@ class DataPlane:
         self._error = str(error)
         self._reporter.failed(self._error, ingresses)
         if isinstance(error, NotServing):  # a rejected configuration is not retried until an object changes
-            await self._clock.sleep(RETRY_AFTER)
+            await self._clock.sleep(RETRY_DELAY)
             self._changed.set()
 
     async def _wait_applied(self, number: int) -> None:
@@ -240,7 +240,7 @@ class DataPlane:
                 await self._activator.retain(self._routing.revisions())
             except Unavailable as error:
                 log.debug("cannot remove old revisions from the activator: %s", error)
-                await self._clock.sleep(RETRY_AFTER)
+                await self._clock.sleep(RETRY_DELAY)
             else:
                 return
 

@@ -31,7 +31,7 @@ from clusters.runtime.recorder import Recorder
 
 log = logging.getLogger(__name__)
 
-RETRY_AFTER: Final = 1.0  # s until a worker is replaced after an unexpected error
+RETRY_DELAY: Final = 1.0  # s until a worker is replaced after an unexpected error
 
 
 class Kubelet:
@@ -155,7 +155,7 @@ class Kubelet:
                     return
                 except Exception:
                     log.exception("pod %s: worker failed, replacing it", key_of(worker.pod))
-                    await self._clock.sleep(RETRY_AFTER)
+                    await self._clock.sleep(RETRY_DELAY)
                     self._workers[uid] = worker.replacement()
         finally:
             self._workers.pop(uid, None)

@@ -34,7 +34,7 @@ from clusters.embedded.kubelet.process.process import first_of
 log = logging.getLogger(__name__)
 
 FORCED_GRACE: Final = 2.0  # s; for a Pod whose object was deleted by force, the minimum of Kubernetes
-RETRY_AFTER: Final = 0.5  # s between attempts to write to an unavailable cluster
+RETRY_DELAY: Final = 0.5  # s between attempts to write to an unavailable cluster
 UNSUPPORTED: Final = "UnsupportedPodSpec"
 FINAL_PHASES: Final = ("Succeeded", "Failed")
 
@@ -225,7 +225,7 @@ class PodWorker:
                 if self._node_shutdown.is_set():
                     log.warning("pod %s: cannot record its termination: %s", key_of(self.pod), error)
                     return False
-                delay = error.retry_after or RETRY_AFTER
+                delay = error.retry_after or RETRY_DELAY
                 await first_of(self._node.clock.sleep(delay), self._node_shutdown.wait())
             else:
                 return True

@@ -1,0 +1,1 @@
+"""Rollouts: the table of steps, the traffic split, the bounds of replicas. Pure."""

@@ -178,7 +178,7 @@ def latest_of(situation: Situation) -> Version | None:
 
 
 def split_in_force(model: Model, situation: Situation) -> Split:
-    """Return the targets of a Model's Service (without variants) or Route (with variants)."""
+    """Return the targets of a Model's Service or standalone Route (`serving.reconciler.shape` decides which it has)."""
     targets: list[Object] = []
     unknown: list[str] = []
     for share in shares_in_force(model.spec, situation):

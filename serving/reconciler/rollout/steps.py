@@ -96,7 +96,7 @@ class _Pass:
         return command is not None and command.verb == verb and command.revision == revision
 
 
-Stage = Callable[[_Pass, RolloutState, Version], RolloutState | None]
+Rule = Callable[[_Pass, RolloutState, Version], RolloutState | None]
 """A rule of the table above: returns the new state, or None when the rule does not apply."""
 
 
@@ -121,7 +121,7 @@ def advance_rollout(
         state = replace(state, down_since="")
     elif candidate.failure is not None and not state.down_since:
         state = replace(state, down_since=at.at)
-    for stage in STAGES:
+    for stage in RULES:
         changed = stage(at, state, candidate)
         if changed is not None:
             return changed
@@ -320,7 +320,7 @@ def _judged(at: _Pass, state: RolloutState, _: Version) -> RolloutState | None:
     return _with_judgement(at, state) if state.runs else None
 
 
-STAGES: tuple[Stage, ...] = (
+RULES: tuple[Rule, ...] = (
     _aborted,  # commands of users come first
     _promoted,
     _promoted_without_rollout,

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 BACKLOG: Final = 1024  # requests that wait while a zygote imports: as many Pods as a node starts at once
 START_TIMEOUT: Final = 60.0  # s; a spawn request waits for imports, also of TensorFlow from a cold disk
 RESPONSE_TIMEOUT: Final = 5.0  # s; for a zygote that has started, with many spawn requests in its queue
-RETRY_AFTER: Final = 30.0  # s after a failure of the zygote during which Pods start by exec
+RETRY_DELAY: Final = 30.0  # s after a failure of the zygote during which Pods start by exec
 SOCKET_NAME: Final = "socket"
 LOG_NAME: Final = "zygote.log"
 
@@ -98,7 +98,7 @@ class ZygoteClient:
 
     async def ensure(self, modules: Sequence[str], env: Mapping[str, str]) -> None:
         """Start the zygote unless it runs. It may still be importing when this returns. Raises ZygoteFailed."""
-        if self._failed_at is not None and self._clock.monotonic() - self._failed_at < RETRY_AFTER:
+        if self._failed_at is not None and self._clock.monotonic() - self._failed_at < RETRY_DELAY:
             raise ZygoteFailed(f"zygote {self._folder.name} failed recently: see {self._folder / LOG_NAME}")
         async with self._starting:
             if self._process is not None and is_running(self._process.identity):  # `running` may lag behind

@@ -1,1 +1,1 @@
-"""The judge of a rollout: what revisions answered, and whether the canary is good enough."""
+"""The judge of a rollout: what revisions answered, and whether the candidate is good enough."""

@@ -45,7 +45,7 @@ from serving.reconciler.rollout.judging.bounds import evidence_of_rate
 from serving.reconciler.rollout.judging.compare import Comparison, Limits, compare
 from serving.reconciler.rollout.judging.counts import Counts
 from serving.reconciler.rollout.judging.hanging import hanging, hanging_age, unanswered, with_hanging
-from serving.reconciler.rollout.judging.verdict import ABOVE, UNANSWERED, Decision, Stage, Verdict
+from serving.reconciler.rollout.judging.verdict import ABOVE, UNANSWERED, Decision, JudgedStep, Verdict
 from serving.types.rollout import Judge, MetricRule
 
 WRONG_FAIL = 0.01
@@ -76,7 +76,7 @@ def judge(
     rule: Judge,
     stable: Counts,
     candidate: Counts,
-    stage: Stage,
+    stage: JudgedStep,
     readings: Mapping[str, float | None] = MappingProxyType({}),
     former: Mapping[str, float] = MappingProxyType({}),
     model: str = "NAME",
@@ -129,13 +129,13 @@ def judge(
     return Verdict(decision, reasons, {name: float(f"{value:.6g}") for name, value in known.items()})
 
 
-def compare_errors(rule: Judge, stable: Counts, candidate: Counts, stage: Stage) -> Comparison:
+def compare_errors(rule: Judge, stable: Counts, candidate: Counts, stage: JudgedStep) -> Comparison:
     """Compare the shares of requests that failed."""
     hits = (candidate.errors, candidate.requests)
     return compare((stable.errors, stable.requests), hits, hits, error_limits(rule, stage), stage.stable_share)
 
 
-def compare_latency(rule: Judge, stable: Counts, candidate: Counts, stage: Stage) -> Comparison | None:
+def compare_latency(rule: Judge, stable: Counts, candidate: Counts, stage: JudgedStep) -> Comparison | None:
     """Compare the shares of slow answers; None while the stable version has no latency to compare with."""
     bucket = stable.quantile_bucket(rule.quantile)
     if bucket is None:
@@ -154,12 +154,12 @@ def is_broken(rule: Judge, stable: Counts) -> bool:
     return bool(evidence_of_rate(hits, requests, rule.max_stable_error_rate) >= TO_HOLD)
 
 
-def error_limits(rule: Judge, stage: Stage) -> Limits:
+def error_limits(rule: Judge, stage: JudgedStep) -> Limits:
     """Return by how much the candidate's error rate may exceed the stable version's, and the harmful difference."""
     return _limits(rule.max_error_rate, max(rule.max_error_rate, LEAST_ALLOWANCE), stage)
 
 
-def slow_limits(rule: Judge, stage: Stage) -> Limits:
+def slow_limits(rule: Judge, stage: JudgedStep) -> Limits:
     """Return the same limits for the shares of slow answers."""
     return _limits(0.0, SLOW_ADDED * (1.0 - rule.quantile), stage)
 
@@ -179,7 +179,7 @@ def _slow(counts: Counts, bucket: int) -> tuple[int, int]:
     return counts.slower_than(bucket) + late, counts.timed + late
 
 
-def _limits(allowed: float, added: float, stage: Stage) -> Limits:
+def _limits(allowed: float, added: float, stage: JudgedStep) -> Limits:
     return Limits(
         allowed=allowed,
         harm=min(added / stage.share, 1.0),
@@ -188,7 +188,7 @@ def _limits(allowed: float, added: float, stage: Stage) -> Limits:
     )
 
 
-def _decision(findings: Findings, stage: Stage) -> Decision:
+def _decision(findings: Findings, stage: JudgedStep) -> Decision:
     kinds = {kind for kind, _ in findings}
     if "fail" in kinds:
         return "fail"
@@ -197,7 +197,7 @@ def _decision(findings: Findings, stage: Stage) -> Decision:
     return "pass" if stage.over and kinds <= {"pass"} else "wait"
 
 
-def _of_latency(one: Comparison | None, rule: Judge, stage: Stage, stable: Counts) -> tuple[Decision, str]:
+def _of_latency(one: Comparison | None, rule: Judge, stage: JudgedStep, stable: Counts) -> tuple[Decision, str]:
     if one is not None:
         ratio, quantile = f"{rule.max_latency_ratio:g}", f"{rule.quantile:.4g}"
         slow = f"share of answers slower than {ratio} times the stable version's {quantile} quantile"
@@ -240,7 +240,7 @@ def _points(difference: float) -> str:
     return f"{100 * abs(difference):.3g} points {'lower' if difference < 0.0 else 'higher'}"
 
 
-def _times_above(metric: MetricRule, value: float | None, stage: Stage, former: Mapping[str, float]) -> int:
+def _times_above(metric: MetricRule, value: float | None, stage: JudgedStep, former: Mapping[str, float]) -> int:
     """Return the number of judgements in a row, with this one, in which the metric exceeded its `max`.
 
     A judgement without a value leaves the number unchanged.

@@ -26,7 +26,7 @@ Decision = Literal["wait", "hold", "pass", "fail"]
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class JudgedStep:
     """The stage of a rollout: percent of the candidate (1 to 100), number of steps, whether this one's time is over.
 
     `settled`: the step has been in force for `judge.interval`, so that metrics can reflect it.

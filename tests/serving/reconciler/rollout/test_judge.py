@@ -11,11 +11,11 @@ import pytest
 from clusters.base.latency_buckets import bucket_of
 from serving.reconciler.rollout.judging.counts import Counts
 from serving.reconciler.rollout.judging.judge import error_limits, judge, ratio_in_buckets, slow_limits
-from serving.reconciler.rollout.judging.verdict import UNANSWERED, Stage, Verdict
+from serving.reconciler.rollout.judging.verdict import UNANSWERED, JudgedStep, Verdict
 from serving.types.rollout import Judge, MetricRule
 
 RULE = Judge()
-TENTH, HALF, ALL = Stage(10, 3, True), Stage(50, 3, True), Stage(100, 3, True)
+TENTH, HALF, ALL = JudgedStep(10, 3, True), JudgedStep(50, 3, True), JudgedStep(100, 3, True)
 FAST, SLOW = -32, -8
 """Buckets: 63 ms and half a second."""
 
@@ -33,8 +33,8 @@ def answers(requests: int, errors: int = 0, slow: float = 0.04, shift: int = 0) 
         (answers(900, 1), answers(100), TENTH, "pass"),
         (answers(900, 1), answers(100), HALF, "wait"),  # a candidate at 50 % must show more
         (answers(900, 1), answers(30), TENTH, "wait"),
-        (answers(900, 1), answers(100), Stage(10, 3, False), "wait"),  # good, but the step's time is not over
-        (answers(900, 1), answers(100, 20), Stage(10, 3, False), "fail"),  # bad is bad at every look
+        (answers(900, 1), answers(100), JudgedStep(10, 3, False), "wait"),  # good, but the step's time is not over
+        (answers(900, 1), answers(100, 20), JudgedStep(10, 3, False), "fail"),  # bad is bad at every look
         (answers(900, 180), answers(100, 20), TENTH, "wait"),  # the stable version fails as often
         (answers(9000, 1800), answers(1000, 200), TENTH, "pass"),
         (answers(600), answers(600), HALF, "pass"),
@@ -46,7 +46,7 @@ def answers(requests: int, errors: int = 0, slow: float = 0.04, shift: int = 0) 
         (answers(600, 2), answers(300, 60), ALL, "fail"),
     ],
 )
-def test_a_candidate_is_judged(stable: Counts, candidate: Counts, stage: Stage, decision: str) -> None:
+def test_a_candidate_is_judged(stable: Counts, candidate: Counts, stage: JudgedStep, decision: str) -> None:
     assert judge(RULE, stable, candidate, stage).decision == decision
 
 
@@ -78,7 +78,7 @@ def test_a_wait_tells_how_many_requests_a_good_version_takes() -> None:
 
 
 def test_larger_shares_and_noisier_models_need_more_requests() -> None:
-    def needed(stable: Counts, stage: Stage) -> float:
+    def needed(stable: Counts, stage: JudgedStep) -> float:
         return judge(RULE, stable, Counts(), stage).numbers["needed"]
 
     assert needed(answers(900), TENTH) < needed(answers(900), HALF)
@@ -175,7 +175,7 @@ def test_at_all_of_it_too_few_answers_of_a_bad_stable_version_are_told_of() -> N
     [(1, 1.0, 1.0), (10, 0.1, 0.25), (50, 0.02, 0.05), (90, 0.02, 0.05), (100, 0.04, 0.1)],
 )
 def test_what_would_be_harm_follows_from_the_share_of_the_traffic(percent: int, errors: float, slow: float) -> None:
-    stage = Stage(percent, 3, True)
+    stage = JudgedStep(percent, 3, True)
     assert error_limits(RULE, stage).harm == pytest.approx(errors)
     assert slow_limits(RULE, stage).harm == pytest.approx(slow)
 
@@ -237,11 +237,11 @@ def test_a_metric_fails_by_two_readings_in_a_row(values: list[float | None], dec
 
 
 def test_what_a_metric_tells_before_the_step_is_in_force_for_an_interval_fails_nothing() -> None:
-    early = Stage(10, 3, False, settled=False)
+    early = JudgedStep(10, 3, False, settled=False)
     verdict = Verdict("wait", ())
     for _ in range(5):
         verdict = judge(METRIC, answers(9), answers(1), early, {"drift": 1.0}, verdict.numbers)
-    first = judge(METRIC, answers(90), answers(10), Stage(10, 3, False), {"drift": 1.0}, verdict.numbers)
+    first = judge(METRIC, answers(90), answers(10), JudgedStep(10, 3, False), {"drift": 1.0}, verdict.numbers)
     assert (verdict.decision, first.decision) == ("wait", "wait")
     assert verdict.numbers["metric.drift"] == 1.0  # people see it all the same
 
