@@ -37,7 +37,7 @@ def test_the_quickstart_prints_the_response_of_a_real_model(tmp_path: Path) -> N
             )
 
             assert done.returncode == 0, done.stderr
-            assert re.search(r"quickstart\.py as python \(score 0\.\d+\)", done.stdout)
+            assert re.search(r"quickstart\.py as python \(score [01]\.\d+\)", done.stdout)
             assert f"127.0.0.1:{here.port}" in done.stdout
         assert len(Client(LocalPlatform.find(here.state)).list(REVISION, "default")["items"]) == 1
 
