@@ -58,7 +58,10 @@ def from_structured(body: bytes) -> CloudEvent:
     members, data = parse_members(body)
     with _serving_errors():
         attributes = cloudevents.from_members(members)
-    return CloudEvent(_checked(attributes), attributes.get("datacontenttype", JSON), data)
+    content_type = attributes.get("datacontenttype", JSON)
+    if not content_type.isascii():  # the data is a request with this Content-Type
+        raise InvalidRequest("datacontenttype of the event has characters beyond ASCII")
+    return CloudEvent(_checked(attributes), content_type, data)
 
 
 def to_binary(event: CloudEvent) -> list[tuple[bytes, bytes]]:

@@ -110,6 +110,7 @@ async def test_tensors_as_bytes_travel_in_binary_mode_only(double: Running) -> N
         {"id": "x" * 3000}, {"source": None}, {"source": "two words"}, {"source": "%zz"}, {"type": None},
         {"time": "yesterday"}, {"time": "2026-13-01T00:00:00Z"}, {"Upper": "x"}, {"under_score": "x"}, {"object": {}},
         {"float": 1.5}, {"data_base64": "eA=="}, {"data_base64": "?", "data": None}, {"datacontenttype": "a\r\nb: c"},
+        {"datacontenttype": "application/json; a=é"},
         {"id": 5}, {"id": True}, {"source": 1}, {"type": 1}, {"subject": 1}, {"datacontenttype": 1}, {"id": "😀" * 200},
         {"correlationid": "%" * 700},
     ],
