@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from functools import lru_cache
 from importlib.resources import files
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
@@ -219,8 +219,13 @@ def _read(entry: Any) -> Schedule | None:
 def _around(cron: str, zone: str, minute: datetime) -> tuple[datetime | None, tuple[datetime, ...]]:
     """Return the last start up to this whole minute (UTC), and the next starts after it. All starts are at whole
     minutes.
+
+    The starts are those that cronsim finds forwards. Backwards it finds one more where clocks are set back by half an
+    hour (`30 * * * *` in Australia/Lord_Howe).
     """
     last = next((start for start in _starts(cron, zone, minute + _FOLD, back=True) if start <= minute), None)
+    if last is not None:
+        last = max(takewhile(lambda start: start <= minute, _starts(cron, zone, last - _FOLD)), default=last)
     coming = (start for start in _starts(cron, zone, minute - _FOLD) if start > minute)
     return last, tuple(islice(coming, _STARTS_READ))
 

@@ -101,6 +101,13 @@ def test_a_start_in_the_hour_that_comes_twice_is_the_first_time_only() -> None:
     assert opening(long, berlin("2026-10-25T02:15", fold=1)).is_open, "45 minutes after it began"
 
 
+def test_both_directions_of_the_search_find_the_same_starts_where_clocks_change_by_half_an_hour() -> None:
+    hourly = Schedule("30 * * * *", 0.25 * HOUR, 1, "Australia/Lord_Howe")
+    before = opening(hourly, utc("2026-04-04T14:50"))
+    assert not before.is_open and before.until == utc("2026-04-04T16:00")
+    assert not opening(hourly, utc("2026-04-04T15:05")).is_open
+
+
 CHANGES = [utc("2026-03-29T01:00"), utc("2026-10-25T01:00"), utc("2026-04-04T15:00"), utc("2026-11-01T06:00")]
 ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "Pacific/Apia"]
 MINUTE = st.sampled_from(["0", "30", "5,45", "10-20", "*/15", "59"])
