@@ -205,13 +205,16 @@ class World:
     async def until(
         self, name: str, done: Callable[[Object], bool], namespace: str = "", within: float = WITHIN
     ) -> Object:
-        """The Model once `done` says so."""
+        """The Model once it exists and `done` says so."""
         namespace = namespace or self.namespace
         found: Object = {}
 
         async def look() -> bool:
             nonlocal found
-            found = await self.cluster.get(MODEL, name, namespace)
+            try:
+                found = await self.cluster.get(MODEL, name, namespace)
+            except NotFound:  # an event may still have to create it
+                return False
             return done(found)
 
         try:
