@@ -40,13 +40,15 @@ def redact_url(url: str, *, valid: bool = True) -> str:
         url = f"{scheme if separator else ''}{separator}{url.rpartition('@')[2]}"
     whole, query, _ = url.partition("#")[0].partition("?")
     scheme, separator, rest = whole.partition("://")
-    if not separator:
-        scheme, rest = "", whole.rpartition("@")[2]
-    else:
-        authority, slash, path = rest.partition("/")
-        _, colon, port = authority.rpartition("@")[2].rpartition(":")
-        slash_in_password = bool(colon) and not port.isdigit() and not port.endswith("]")
-        rest = rest.rpartition("@")[2] if slash_in_password else f"{authority.rpartition('@')[2]}{slash}{path}"
+    authority, slash, path = rest.partition("/")
+    host = authority.rpartition("@")[2]
+    _, colon, port = host.rpartition(":")
+    # A text without a port of digits may have a password with a slash, `?` or `#`, before which the authority ends.
+    bad_port = bool(colon) and not port.isdigit() and not port.endswith("]")
+    if "@" in url and (bad_port or not separator):
+        return redact_url(url, valid=False)
+    rest = f"{host}{slash}{path}" if separator else whole
+    scheme = scheme if separator else ""
     return printable(f"{scheme}{separator}{rest}" + ("?…" if query else ""))[:_LONGEST_URL]
 
 

@@ -46,7 +46,7 @@ def refusal(source: EventSource, mapped: Mapped) -> str:
             "see its `models`"
         )
     if not is_below(mapped.change.storage_uri, source.storage_prefixes):
-        uri = quoted(redact_url(mapped.change.storage_uri.partition("?")[0]))
+        uri = quoted(redact_url(mapped.change.storage_uri).partition("?")[0])
         return f"EventSource {source.namespace}/{source.name} does not allow {uri}: see its `storagePrefixes`"
     return ""
 

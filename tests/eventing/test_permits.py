@@ -120,6 +120,7 @@ def test_an_address_is_not_below_another_prefix(address: str, prefix: str) -> No
     ("address", "told"),
     [
         ("https://ann:s3cret@store.example/m.onnx?signature=s3cret", "'https://store.example/m.onnx'"),
+        ("https://ann:s3?cret@store.example/m.onnx", "'https://store.example/m.onnx'"),
         ("hf://org/model@v2", "'hf://org/model@v2'"),
         ("oci://registry.example/x@sha256:abc", "'oci://registry.example/x@sha256:abc'"),
     ],
