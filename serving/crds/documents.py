@@ -71,6 +71,8 @@ def _field_schema(field: Field) -> Schema:
     schema = _without_extensions(field.schema()) | {"description": field.description()}
     if field.default is not None:
         schema["default"] = field.default
+    if isinstance(field, Text) and field.format.example:
+        schema["examples"] = [field.format.example]
     match field:
         case Nested():
             schema["properties"] = {name: _field_schema(one) for name, one in table_of(field.table).items()}
@@ -81,8 +83,6 @@ def _field_schema(field: Field) -> Schema:
             schema["pattern"] = f"^({word}{durations.DURATION.pattern})$"
         case Text(format=format) if format.choices:
             schema["enum"] = list(format.choices)
-        case Text(format=format) if format.example:
-            schema["examples"] = [format.example]
         case Text(format=format) if format.pattern:
             schema["pattern"] = f"^({format.pattern})$"
     return schema

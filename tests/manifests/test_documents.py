@@ -65,6 +65,10 @@ def test_other_kinds_of_ours_and_foreign_objects_are_accepted() -> None:
         (model_object(version=7), "spec.version"),
         (model_object(traffic=[]), "spec.traffic"),
         (model_object(rollout={"judge": {"metrics": [{"name": "a"}]}}), "spec.rollout.judge.metrics.0"),
+        (
+            model_object(schedules=[{"cron": "0 8 * * *", "duration": "1h", "minReplicas": 1, "timeZone": "Far away"}]),
+            "spec.schedules.0.timeZone",
+        ),
         (model_object(template={}), "spec"),
         (model_object("Magika"), "metadata.name"),
         ({**model_object(), "kind": "Modell"}, "kind"),
