@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import resource
 import socket
+import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,7 +22,12 @@ from clusters.embedded.kubelet.container import HEALTHY_AFTER, RestartBackoff
 from clusters.embedded.kubelet.log_rotation import rotate
 from clusters.embedded.kubelet.ports import PortAllocator
 from clusters.embedded.kubelet.process.environment import declared_environment, node_environment
-from clusters.embedded.kubelet.process.errors import CreateContainerConfigError, ImageNotFound, PortsExhausted
+from clusters.embedded.kubelet.process.errors import (
+    CreateContainerConfigError,
+    ImageNotFound,
+    PortsExhausted,
+    RunContainerError,
+)
 from clusters.embedded.kubelet.process.folders import (
     MAX_TERMINATION_MESSAGE,
     ContainerRecord,
@@ -29,6 +37,8 @@ from clusters.embedded.kubelet.process.folders import (
 )
 from clusters.embedded.kubelet.process.images import ContainerCommand, ContainerImage, command_of, expand
 from clusters.embedded.kubelet.process.limits import DATA_HEADROOM, limits_of
+from clusters.embedded.kubelet.process.process import Process
+from clusters.embedded.kubelet.process.runtime import ContainerConfig, ExecRuntime
 from clusters.net.endpoints import Endpoint, endpoint_of, is_ready
 
 HOST = "127.0.0.1"
@@ -50,6 +60,30 @@ def test_any_memory_limit_is_accepted_or_reported_in_one_line(text: str) -> None
         assert limits_of({"resources": {"limits": {"memory": text}}})[resource.RLIMIT_DATA][0] >= DATA_HEADROOM
     except CreateContainerConfigError as error:
         assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("text", ["5000P", "4Ei", "9E"])
+def test_a_memory_limit_beyond_the_largest_rlimit_is_set_to_it(text: str) -> None:
+    assert limits_of({"resources": {"limits": {"memory": text}}})[resource.RLIMIT_DATA] == (sys.maxsize, sys.maxsize)
+
+
+async def test_a_process_whose_limits_cannot_be_set_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spawn, started = ExecRuntime.spawn, list[Identity]()
+
+    def recording_spawn(*arguments: Any) -> Identity:
+        started.append(spawn(*arguments))
+        return started[-1]
+
+    monkeypatch.setattr(ExecRuntime, "spawn", staticmethod(recording_spawn))
+    config = ContainerConfig(
+        command=ContainerCommand(("sleep", "60")), env={}, cwd=tmp_path, log=tmp_path / "log",
+        limits={resource.RLIMIT_DATA: (2, 1)}, ports={}, record_file=tmp_path / "run.json", home="",
+    )  # fmt: skip
+    with pytest.raises(RunContainerError, match="cannot set resource limit"):
+        await ExecRuntime().start(config)
+
+    await asyncio.wait_for(Process(started[0]).wait(), 10)
+    assert not config.record_file.exists()
 
 
 def test_a_container_without_limits_has_no_memory_limit() -> None:

@@ -9,6 +9,7 @@ limit plus `DATA_HEADROOM`. It stops a leak before the machine swaps, and never 
 from __future__ import annotations
 
 import resource
+import sys
 from collections.abc import Mapping
 from typing import Final
 
@@ -21,6 +22,7 @@ ProcessLimits = Mapping[int, tuple[int, int]]
 
 DATA_FACTOR: Final = 2  # mapped private memory per used memory; malloc arenas and BLAS buffers need less
 DATA_HEADROOM: Final = 1 << 30  # bytes; e.g. 64 threads of 8 MiB stack, and 512 MiB of interpreter and libraries
+LARGEST_LIMIT: Final = sys.maxsize  # the module `resource` accepts no larger one
 OPEN_FILES: Final = 65_536  # a connection is a file, and the usual soft limit is 1024
 
 
@@ -35,7 +37,7 @@ def limits_of(container: Object) -> ProcessLimits:
     memory = ((container.get("resources") or {}).get("limits") or {}).get("memory")
     if memory is not None:
         try:
-            data = int(parse_quantity(str(memory)) * DATA_FACTOR) + DATA_HEADROOM
+            data = min(int(parse_quantity(str(memory)) * DATA_FACTOR) + DATA_HEADROOM, LARGEST_LIMIT)
         except ValueError as error:
             raise CreateContainerConfigError(f"invalid memory limit {memory!r}: it {error}") from error
         limits[resource.RLIMIT_DATA] = (data, data)

@@ -55,11 +55,17 @@ class ExecRuntime:
         descriptors = [listener.fileno() for listener in config.listeners]
         env = {**config.env, **listen_environment(descriptors)}
         identity = self.spawn(config.command.argv, env, config.cwd, config.log, *descriptors)
-        for limit, values in config.limits.items():  # set by the parent: a hook between fork and exec prevents vfork
-            _set_limit(identity.pid, limit, values)
+        process = Process(identity)
         record = ContainerRecord(identity, ports=config.ports, home=config.home)
-        write_json(config.record_file, record.to_json())
-        return StartedContainer(Process(identity), record)
+        try:
+            # The parent sets the limits: a hook between fork and exec prevents vfork.
+            for limit, values in config.limits.items():
+                _set_limit(identity.pid, limit, values)
+            write_json(config.record_file, record.to_json())
+        except BaseException:
+            process.kill()  # nothing would ever end a process without a record
+            raise
+        return StartedContainer(process, record)
 
     def adopt(self, record: ContainerRecord) -> Process | None:
         """Observe a running process. Its exit status is only known if it is a child of this process."""
