@@ -44,7 +44,7 @@ async def run_with_leases_held(*options: str) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the arguments name; return 0 when every test passed."""
     parser = argparse.ArgumentParser(prog="python -m tests.cluster", description=__doc__.split(": ")[1])
-    parser.add_argument("--workers", type=int, default=4, metavar="N", help="processes for tests that run side by side")
+    parser.add_argument("--workers", type=int, default=3, metavar="N", help="processes for tests that run side by side")
     parser.add_argument("--again", action="store_true", help="run only what failed last time, one after another")
     given = parser.parse_args(arguments)
     if given.again:
