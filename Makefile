@@ -75,11 +75,12 @@ testbed-down: setup ## End it and remove all that it made but its builds
 	$(BIN)/python -m tests.testbed down
 
 # With KUBECONFIG the cluster that it names, with Knodel installed on it; without, the testbed, which stays up.
+# PHASES="shared own-replicas": these phases only (`python -m tests.cluster --help`).
 test-cluster: setup ## Run contract, scenarios and cluster tests on real Kubernetes with Knative
 ifndef KUBECONFIG
 	$(BIN)/python -m tests.testbed up --knodel --eventing
 endif
-	$(BIN)/python -m tests.cluster $(if $(AGAIN),--again)
+	$(BIN)/python -m tests.cluster $(if $(AGAIN),--again) $(if $(PHASES),--phases $(PHASES))
 
 scenarios: setup ## Run every scenario on both clusters and print one table
 	$(BIN)/python -m tests.scenarios

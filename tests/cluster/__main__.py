@@ -1,9 +1,9 @@
-"""`python -m tests.cluster [--workers N] [--again]`: run contract, scenarios and cluster tests on a real cluster.
+"""`python -m tests.cluster [--workers N] [--phases PHASE …] [--again]`: run contract, scenarios and cluster tests.
 
-There are three phases. Most tests work in namespaces of their own, so N processes run them side by side. Then come,
-side by side too, those that run controllers of their own: the Leases of the installed ones are held meanwhile. The
-tests that need the cluster for themselves follow, one after another. `--again` runs what failed last time, one after
-another.
+There are three phases. `shared`: most tests work in namespaces of their own, so N processes run them side by side.
+`own-replicas`: so do those that run controllers of their own, while the Leases of the installed ones are held.
+`exclusive`: the tests that need the cluster for themselves run one after another. `--again` runs what failed last time,
+one after another.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from serving.platform.main import PROGRAM as CONTROLLER
 from tests.cluster import leases
 from tests.support.kubernetes import find_target, kubernetes_cluster
 
+PHASES = ("shared", "own-replicas", "exclusive")
 FOLDERS = ("tests/contract", "tests/scenarios", "tests/cluster")
 PYTEST = (sys.executable, "-m", "pytest", "--cluster", "kubernetes", "--timeout", "600", "--durations", "20")
 CACHE = ("-o", "cache_dir=.pytest_cache/cluster")
@@ -43,16 +44,24 @@ async def run_with_leases_held(*options: str) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the arguments name; return 0 when every test passed."""
-    parser = argparse.ArgumentParser(prog="python -m tests.cluster", description=__doc__.split(": ")[1])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.cluster", description=__doc__.split(": ", 1)[1].split("\n\n")[0]
+    )
     parser.add_argument("--workers", type=int, default=3, metavar="N", help="processes for tests that run side by side")
     parser.add_argument("--again", action="store_true", help="run only what failed last time, one after another")
+    parser.add_argument("--phases", nargs="+", choices=PHASES, default=PHASES, help="phases to run [all]")
     given = parser.parse_args(arguments)
     if given.again:
         return run(*AGAIN)
     workers = ("--numprocesses", str(given.workers))
-    shared = run("-m", "not exclusive and not own_replicas", *workers, "--dist", "loadfile")
-    own = asyncio.run(run_with_leases_held("-m", "own_replicas", *workers, "--dist", "worksteal"))
-    return run("-m", "exclusive") or own or shared
+    shared = own = exclusive = 0
+    if "shared" in given.phases:
+        shared = run("-m", "not exclusive and not own_replicas", *workers, "--dist", "loadfile")
+    if "own-replicas" in given.phases:
+        own = asyncio.run(run_with_leases_held("-m", "own_replicas", *workers, "--dist", "worksteal"))
+    if "exclusive" in given.phases:
+        exclusive = run("-m", "exclusive")
+    return shared or own or exclusive
 
 
 if __name__ == "__main__":
