@@ -34,7 +34,7 @@ PATIENCE = 120.0  # s until a timeout
 def warm(running: BenchPlatform) -> list[Figure]:
     """Yield all figures of warm starts."""
     running.deploy([model("claimed")])
-    running.knodel("pool", "set", POOL, "--like", "claimed", "--size", str(MEMBERS))
+    running.knodel("pool", "set", POOL, "--like", "claimed", "--format", "onnx", "--size", str(MEMBERS))
     try:
         return [*_one_by_one(running), *_burst(running), *_refill(running)]
     finally:
