@@ -4,8 +4,8 @@ A claimed member serves before its Deployment owns it. The following writes (sca
 processor from models that are being loaded for waiting callers. Therefore they are delayed until no claim was made for
 a moment.
 
-The replicas are no write yet, so they cannot be in `clusters.runtime.own_writes`, which records answers of the cluster.
-"""
+The replicas are not written yet, so they cannot be in `clusters.runtime.own_writes`, which records answers of the
+cluster."""
 
 from __future__ import annotations
 

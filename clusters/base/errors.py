@@ -50,7 +50,7 @@ class ClusterError(KnodelError):
 
 
 class NotFound(ClusterError):
-    """There is no object of that name, or no such kind."""
+    """The object or its kind does not exist."""
 
     code = 404
     reason = "NotFound"

@@ -37,7 +37,7 @@ FAILURES_WORTH_A_WARNING = 5
 LARGEST_LINE = 32 * 1024 * 1024
 """Bytes of one line: etcd stores objects of up to 1.5 MiB, whose JSON is at worst a few times larger."""
 FROM_THE_START = ("", "0")
-"""Versions that request all objects first, in any order, so their events are no resume points."""
+"""Versions that request all objects first, in any order, so a watch cannot resume from their events."""
 
 
 class _Line(msgspec.Struct):

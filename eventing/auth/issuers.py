@@ -31,7 +31,7 @@ FRESH: Final = 30.0
 """Seconds between two requests to an issuer at least, for unknown key ids and after failures."""
 SETTLED: Final = 1.0
 """Seconds after a fetch in which an unknown key id is refused. Afterwards the issuer may have added the key, so until
-the next fetch the sender is told to retry."""
+the next fetch the sender is asked to retry."""
 STALE: Final = 3600.0
 """Seconds that known keys are used while their issuer is unreachable."""
 LARGEST: Final = 1 << 20

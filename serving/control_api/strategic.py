@@ -128,7 +128,7 @@ class _Merge:
         return given, is_replaced, deleted
 
     def _key(self, item: Any, place: str, key: str) -> str:
-        """Return what tells an item of a list from others: the item, or its value of the merge key."""
+        """Return the identity of an item in a list: the item itself, or its value of the merge key."""
         if not key:
             if not isinstance(item, str):
                 raise self._invalid(place, "it must be a text")
@@ -171,7 +171,7 @@ _ABSENT: Final = object()
 
 
 def _ordered(merged: Iterable[str], before: Sequence[str], order: Sequence[str]) -> list[str]:
-    """Return the keys of `merged`: those of `order` in that order, each other one where it stood among them before."""
+    """Return the keys of `merged`: those of `order` in that order, the others at their former positions among them."""
     wanted, former = ({value: place for place, value in enumerate(values)} for values in (order, before))
     first = sorted((value for value in merged if value in wanted), key=wanted.__getitem__)
     others = deque(value for value in merged if value not in wanted)

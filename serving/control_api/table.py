@@ -73,7 +73,7 @@ def format_of_pool(pool: Object) -> str:
 
 
 def _pool_note(obj: Object) -> Cell:
-    """Return why there are no members, else the last reason for their number."""
+    """Return the reason for an empty pool, else the last reason for its size."""
     status = obj.get("status") or {}
     reasons = status.get("reasons") or ("",)
     return str((status.get("seed") or {}).get("message") or reasons[-1])

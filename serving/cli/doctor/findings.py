@@ -224,7 +224,7 @@ def _limit(value: int) -> str:
 
 
 def _text(result: ProbeResponse, *, shown: bool = True) -> str:
-    """Describe a result; without `shown`, omit the status, as it is arbitrary for `/` of the gateway."""
+    """Describe a result. Without `shown`, omit the status, which is arbitrary for `/` of the gateway."""
     if not result.status:
         return f"does not respond ({result.error})"
     return f"responds with {result.status}" if shown else "responds"

@@ -1,4 +1,4 @@
-"""Import TensorFlow without its banner and without Keras, which serving a SavedModel does not need.
+"""Import TensorFlow without its banner and without Keras. A SavedModel is served without Keras.
 
 TensorFlow imports an installed Keras, and Keras imports the libraries that it supports (scikit-learn, SciPy). That
 takes half of the import time and 120 MB.

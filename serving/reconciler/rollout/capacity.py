@@ -1,9 +1,9 @@
 """Plan the replicas of each version in a rollout, and the traffic that the candidate's replicas can serve. Pure.
 
-`maxSurge` limits both versions together to the replicas at the begin of the step (`stood`) plus the surge. So the
+`maxSurge` limits both versions together to the replicas at the beginning of the step (`stood`) plus the surge. So the
 candidate's replicas start as the stable version's stop, in turns, and the traffic follows them:
 
-    stood 4, surge 1, from 10 % to 50 %      stable  candidate  percent
+    4 replicas, surge 1, from 10 % to 50 %   stable  candidate  percent
     the candidate wants 2, has no room            4          1       10
     one of four replicas serves a quarter         4          1       25
     the stable version needs 3 for the rest       3          1       25
@@ -196,7 +196,7 @@ def _grown(stood: int, held: int, percent: int, surge: int) -> int:
 
 
 def _stood(spec: Scaling, state: RolloutState, name: str, held: int = 0) -> int:
-    """Return `stood` of a Configuration, within the present limits of the spec."""
+    """Return a Configuration's replicas at the beginning of the step, within the present limits of the spec."""
     return min(max(state.stood.get(name, 0), spec.min_replicas, held), spec.max_replicas)
 
 

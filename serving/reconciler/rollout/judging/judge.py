@@ -11,7 +11,7 @@ The first row that applies decides. "Certainly" means with the evidence that `WR
 
     a metric exceeds its `max` in two judgements in a row,
     with the step in force for an interval                                fail
-    the stable version certainly fails more than maxStableErrorRate       hold: it is no basis for a comparison
+    the stable version certainly fails more than maxStableErrorRate       hold: nothing to compare with
     a rate certainly exceeds the stable version's by more than allowed    fail
     the step is over, every rate is certainly below the harmful one
     at this step, and every metric has a permitted value                  pass

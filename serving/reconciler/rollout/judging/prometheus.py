@@ -24,7 +24,7 @@ MAX_BYTES: Final = 1_048_576
 EXPLAINED: Final = frozenset(
     {HTTPStatus.OK, HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.SERVICE_UNAVAILABLE}
 )
-"""Statuses with an answer in JSON; all but the first explain why there is no value."""
+"""Statuses with an answer in JSON; all but the first explain a missing value."""
 MOST_WARNINGS: Final = 1000
 """Warnings kept, so that each is logged once and not at every judgement."""
 

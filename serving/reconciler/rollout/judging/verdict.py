@@ -22,7 +22,7 @@ UNANSWERED = "unanswered"
 (`serving.reconciler.rollout.judging.hanging`)."""
 
 Decision = Literal["wait", "hold", "pass", "fail"]
-"""`hold`: there is no basis for a comparison, so no step passes or fails until that changes or a user decides."""
+"""`hold`: a comparison is impossible, so no step passes or fails until that changes or a user decides."""
 
 
 @dataclass(frozen=True, slots=True)
