@@ -31,7 +31,7 @@ def path_address(gateway: tuple[str, int], namespace: str, name: str, tag: str =
 
 
 def gateway_of(session: Session) -> tuple[str, int] | None:
-    """Return host and port of the platform's gateway, which routes by path; None on Kubernetes. Raises CommandError."""
+    """Return host and port of the platform's gateway, which routes by path; None on Kubernetes. Raises ClientError."""
     return None if session.kube else session.platform().gateway
 
 

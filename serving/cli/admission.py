@@ -11,7 +11,7 @@ from typing import Any
 
 from clusters.base.errors import Forbidden, Invalid, NotFound
 from clusters.base.objects import MODEL, NAMESPACE, REVISION, Kind, Object, name_of, namespace_of
-from serving.cli.client.client import Client
+from serving.client.client import Client
 
 
 def check_change(client: Client, old: Object, patch: dict[str, Any]) -> None:

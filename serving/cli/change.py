@@ -23,7 +23,7 @@ from clusters.base.objects import (
     version_of,
 )
 from serving.cli.admission import check_change, check_new
-from serving.cli.client.client import Client
+from serving.client.client import Client
 
 ATTEMPTS = 50  # a status write between a read and its write is rare; this many in a row have another cause
 

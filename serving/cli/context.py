@@ -16,15 +16,15 @@ from click.core import ParameterSource
 from clusters.base.errors import KnodelError
 from clusters.base.names import dns_label_fault
 from clusters.base.objects import NAMESPACE
-from serving.cli.base.errors import UsageError
 from serving.cli.base.output import FORMATS, Output
-from serving.cli.client.client import MIN_TIMEOUT, TIMEOUT, Client
-from serving.cli.client.state import LocalPlatform, state_folder, version_skew
+from serving.client.client import MIN_TIMEOUT, TIMEOUT, Client
+from serving.client.errors import UsageError
+from serving.client.state import LocalPlatform, state_folder, version_skew
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from serving.cli.client.kubeconfig import KubeContext
+    from serving.client.kubeconfig import KubeContext
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -50,13 +50,13 @@ class Session:
     """Whether the caller named the namespace; objects in a file must then be in it."""
 
     def platform(self) -> LocalPlatform:
-        """Return the running platform. Raises CommandError when none runs."""
+        """Return the running platform. Raises ClientError when none runs."""
         return LocalPlatform.find(self.state)
 
     def client(self, timeout: float = TIMEOUT) -> Client:
         """Return a client of the cluster or the platform, for a command that may take `timeout` seconds in all.
 
-        Raises CommandError when no platform runs, or when the context has no usable credentials.
+        Raises ClientError when no platform runs, or when the context has no usable credentials.
         """
         server = self.kube.connect() if self.kube else self.platform()
         return Client(server, min(TIMEOUT, max(MIN_TIMEOUT, timeout)))
@@ -135,7 +135,7 @@ def find_context(state: str | None, named: str | None) -> KubeContext | None:
     chosen = named or (os.environ.get(CONTEXT_VARIABLE) if state is None else None)
     if not chosen:
         return None
-    from serving.cli.client.kubeconfig import KubeContext  # heavy; only clusters need it
+    from serving.client.kubeconfig import KubeContext  # heavy; only clusters need it
 
     return KubeContext.find(chosen)
 
@@ -212,7 +212,7 @@ def _namespaces(context: click.Context, _: click.Parameter, incomplete: str) -> 
 
 def _contexts(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
     """Return the context names with this prefix; none without a kubeconfig, as completion must not print errors."""
-    from serving.cli.client.kubeconfig import contexts_of
+    from serving.client.kubeconfig import contexts_of
 
     try:
         return [name for name in contexts_of() if name.startswith(incomplete)]

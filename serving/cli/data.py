@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from clusters.base.sizes import format_size
-from serving.cli.base.errors import UsageError
+from serving.client.errors import UsageError
 from serving.types.input_files import open_input
 
 LARGEST = 256 * 1024 * 1024

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from clusters.base.errors import NotFound
-from serving.cli.base.errors import CommandError
-from serving.cli.client.http import exchange
 from serving.cli.ingress import IngressTarget
+from serving.client.errors import ClientError
+from serving.client.http import exchange
 
 MAX_ELEMENTS = 1 << 20  # zeros in a request; for larger inputs callers must write their own
 _ZEROS: Mapping[str, Any] = {"BYTES": "", "BOOL": False} | dict.fromkeys(("BF16", "FP16", "FP32", "FP64"), 0.0)
@@ -21,7 +21,7 @@ def example_request(entrance: IngressTarget, name: str, timeout: float) -> str:
     """Return an inference request for the model `name`, as JSON in ASCII on one line.
 
     It is the model's `example.json`, or zeros with the shapes of its metadata. Raises Unreachable, NotFound when the
-    model does not exist, CommandError when there is no example.
+    model does not exist, ClientError when there is no example.
     """
     page = _read(entrance, name, "/openapi.json", timeout)
     try:
@@ -30,7 +30,7 @@ def example_request(entrance: IngressTarget, name: str, timeout: float) -> str:
         content = {}
     found = content.get("example") or zeros(_read(entrance, name, f"/v2/models/{name}", timeout))
     if not isinstance(found, dict):
-        raise CommandError(f"model {name} has no example request: `knodel predict {name} -d @FILE` sends your own")
+        raise ClientError(f"model {name} has no example request: `knodel predict {name} -d @FILE` sends your own")
     return json.dumps(found)
 
 
@@ -66,12 +66,10 @@ def _read(entrance: IngressTarget, name: str, path: str, timeout: float) -> Any:
     if answer.status == 404:
         raise NotFound(f"model {name} responded with 404 at {path}: `knodel get {name}` shows whether it exists")
     if answer.status != 200:
-        raise CommandError(
-            f"model {name} responded with {answer.status} at {path}: `knodel get {name}` shows its state"
-        )
+        raise ClientError(f"model {name} responded with {answer.status} at {path}: `knodel get {name}` shows its state")
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise CommandError(
+        raise ClientError(
             f"the response of model {name} at {path} is not JSON: `knodel predict {name} -d @FILE` sends your request"
         ) from error

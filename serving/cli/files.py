@@ -8,7 +8,7 @@ from pathlib import Path
 
 from clusters.base.objects import MODEL, Kind, Object, name_of, namespace_of
 from clusters.net.strict_yaml import LARGEST_TEXT, LoadError
-from serving.cli.base.errors import UsageError
+from serving.client.errors import UsageError
 from serving.types.loader import load_models, read_models
 from serving.types.settings.settings import Settings, SettingsError, load_settings
 

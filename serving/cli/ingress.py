@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 
 from clusters.base.errors import Forbidden
 from clusters.base.objects import MODEL, Object, condition_of, name_of
-from serving.cli.base.errors import CommandError, DoesNotExist
-from serving.cli.client.http import ServerAddress
 from serving.cli.context import Session
+from serving.client.errors import ClientError, DoesNotExist
+from serving.client.http import ServerAddress
 
 TAG_HEADER = "Knative-Serving-Tag"
 CLUSTER_LOCAL = ".svc.cluster.local"  # Knative's domain for addresses inside the cluster
@@ -29,7 +29,7 @@ class IngressTarget:
 def ingress_target(session: Session, name: str, tag: str) -> IngressTarget:
     """Return the ingress and headers for the model `name`, or for its version with `tag`.
 
-    Raises CommandError without a platform or an ingress, NotFound for the model, DoesNotExist for the tag.
+    Raises ClientError without a platform or an ingress, NotFound for the model, DoesNotExist for the tag.
     """
     if session.kube:
         return _of_cluster(session, name, tag)
@@ -51,7 +51,7 @@ def _of_cluster(session: Session, name: str, tag: str) -> IngressTarget:
     url = urlsplit(_url_of(client.get(MODEL, name, session.namespace), tag))
     host = url.hostname or ""
     if host.endswith(CLUSTER_LOCAL):
-        raise CommandError(
+        raise ClientError(
             f"model {name} can be reached only from inside the cluster, at {host}: `visibility: public` adds it to "
             "the ingress"
         )
@@ -84,7 +84,7 @@ def _url_of(model: Object, tag: str) -> str:
     if not isinstance(url, str) or not urlsplit(url).hostname:
         ready = condition_of(model, "Ready") or {}
         reason = ": ".join(str(ready[part]) for part in ("reason", "message") if ready.get(part)) or "not ready yet"
-        raise CommandError(f"model {name_of(model)} has no address: {reason}")
+        raise ClientError(f"model {name_of(model)} has no address: {reason}")
     return url
 
 

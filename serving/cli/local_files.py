@@ -12,10 +12,10 @@ from pathlib import Path
 
 from clusters.base.errors import NotFound
 from clusters.base.objects import MODEL, Kind, Object, condition_of, generation_of, name_of, namespace_of
-from serving.cli.base.errors import CommandError, TimedOut, UsageError
-from serving.cli.base.home import expand_home
-from serving.cli.client.client import Client
-from serving.cli.client.wait import wait_until
+from serving.cli.wait import wait_until
+from serving.client.client import Client
+from serving.client.errors import ClientError, TimedOut, UsageError
+from serving.client.home import expand_home
 from serving.storage.transfer.urls import is_file_uri, with_lower_scheme
 from serving.types.faults import storage_uri_fault
 from serving.types.lifecycle import CONFIGURATIONS_READY
@@ -42,7 +42,7 @@ def keep_files(state: Path, model: Object, *, dry_run: bool = False) -> Object:
     """Copy the local files of the Model into the state folder, and return the Model with their digest.
 
     A Model without local files is returned unchanged. With `dry_run` nothing is copied. Raises UsageError when the
-    files cannot be read or do not match the digest of the Model, and CommandError when the disk has no room.
+    files cannot be read or do not match the digest of the Model, and ClientError when the disk has no room.
     """
     from serving.storage import kept
     from serving.storage.base import digest as digests  # heavy; only local files need these
@@ -66,7 +66,7 @@ def keep_files(state: Path, model: Object, *, dry_run: bool = False) -> Object:
         else:
             digest = kept.keep(path, uri, promised, folder, kept_limit(state), verify=True)
     except RetryableStorageError as error:
-        raise CommandError(str(error)) from error
+        raise ClientError(str(error)) from error
     except StorageError as error:
         raise UsageError(str(error)) from error
     return {**model, "spec": {**spec, "digest": digest}}

@@ -14,8 +14,8 @@ import click
 from clusters.base.errors import KnodelError
 from clusters.base.redact import one_line
 from serving.cli.base.advice import complete_advice
-from serving.cli.base.errors import FAILED, INTERRUPTED, USAGE, exit_code_of
 from serving.cli.base.output import clean, uses_colour
+from serving.client.errors import FAILED, INTERRUPTED, USAGE, exit_code_of
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

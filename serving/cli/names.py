@@ -9,9 +9,9 @@ import click
 
 from clusters.base.errors import KnodelError
 from clusters.base.objects import EVENT_SOURCE, MODEL, REVISION, SECRET, WARM_POOL, Kind, Object, name_of
-from serving.cli.client.client import Client
-from serving.cli.client.state import LocalPlatform, state_folder
 from serving.cli.context import DEFAULT_NAMESPACE, find_context, group_context
+from serving.client.client import Client
+from serving.client.state import LocalPlatform, state_folder
 from serving.types.annotations import LABEL_MODEL
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from clusters.base.errors import Forbidden, NotFound
 from clusters.base.objects import CONFIG_MAP
 from clusters.net.strict_yaml import LoadError
-from serving.cli.base.errors import CommandError, UsageError
-from serving.cli.client.client import Client
 from serving.cli.context import Session
 from serving.cli.files import settings_of
+from serving.client.client import Client
+from serving.client.errors import ClientError, UsageError
 from serving.types.settings.prices import Prices, read_prices
 from serving.types.settings.settings import Settings, SettingsError, settings_from_text
 from serving.types.settings.state import Facts
@@ -23,7 +23,7 @@ READER = "knodel-config-reader"
 def settings_in_force(session: Session, config: str | None) -> Settings:
     """Return the settings of `--config FILE` and variables; with `--kube-context`, of the cluster's ConfigMap.
 
-    Raises CommandError.
+    Raises ClientError.
     """
     if session.kube is None:
         return settings_of(config)
@@ -35,12 +35,12 @@ def settings_in_force(session: Session, config: str | None) -> Settings:
 
 
 def installed_settings(client: Client, context: str) -> Settings:
-    """Return the settings of the cluster. Raises CommandError when Knodel is not installed or they are invalid."""
+    """Return the settings of the cluster. Raises ClientError when Knodel is not installed or they are invalid."""
     where = f"ConfigMap {CONFIG_NAME} in namespace {SYSTEM_NAMESPACE}"
     try:
         data = client.get(CONFIG_MAP, CONFIG_NAME, SYSTEM_NAMESPACE).get("data")
     except NotFound as error:
-        raise CommandError(
+        raise ClientError(
             f"the cluster of context {context} has no {where}: `knodel install --kube-context {context}` creates it"
         ) from error
     except Forbidden as error:
@@ -49,14 +49,14 @@ def installed_settings(client: Client, context: str) -> Settings:
     try:
         return settings_from_text(text if isinstance(text, str) else "", where)
     except (SettingsError, LoadError) as error:
-        raise CommandError(f"{where} is invalid ({error}): correct it") from error
+        raise ClientError(f"{where} is invalid ({error}): correct it") from error
 
 
 def prices_in_force(session: Session, client: Client) -> Prices:
     """Return the prices of the running platform, or of the cluster.
 
     Without prices, verbs show pod-hours: when the cluster has no settings, or the caller may not read them. Raises
-    CommandError; SettingsError for invalid prices.
+    ClientError; SettingsError for invalid prices.
     """
     if session.kube is None:
         facts = Facts.read(session.state)
@@ -65,7 +65,7 @@ def prices_in_force(session: Session, client: Client) -> Prices:
         return installed_settings(client, session.kube.name).prices
     except Forbidden:
         return Prices()
-    except CommandError as error:
+    except ClientError as error:
         if isinstance(error.__cause__, NotFound):
             return Prices()
         raise

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
 
-from serving.cli.base.errors import UsageError
-from serving.cli.client.client import Client
-from serving.cli.client.http import ServerAddress
 from serving.cli.context import Session
+from serving.client.client import Client
+from serving.client.errors import UsageError
+from serving.client.http import ServerAddress
 
 PATH: Final = "/events"
 SERVICE: Final = "/api/v1/namespaces/knodel-system/services/knodel-eventing:http/proxy"
@@ -36,7 +36,7 @@ def is_kubernetes(session: Session, client: Client) -> bool:
 
 
 def webhook_of(session: Session, client: Client, url: str) -> Webhook:
-    """Return the webhook at `url`, else that of the platform or cluster. Raises CommandError."""
+    """Return the webhook at `url`, else that of the platform or cluster. Raises ClientError."""
     if url:
         return _at(url)
     if not session.kube:

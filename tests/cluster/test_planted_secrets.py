@@ -29,9 +29,9 @@ from clusters.base.objects import (
 )
 from clusters.net.endpoints import MANAGEMENT_PORT, is_ready
 from clusters.runtime.manager.options import SYSTEM_NAMESPACE
-from serving.cli.client.client import Client
-from serving.cli.client.kubeconfig import KubeContext
-from serving.cli.client.replicas import SIDECAR, status_of
+from serving.client.client import Client
+from serving.client.kubeconfig import KubeContext
+from serving.client.replicas import SIDECAR, status_of
 from serving.install import pool_key
 from serving.install.kinds import CORE_SERVICE
 from serving.makers.pod_spec import CONTAINER

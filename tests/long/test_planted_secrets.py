@@ -20,8 +20,8 @@ import pytest
 
 from clusters.base.objects import KINDS
 from loadtests.bench.processes import processes_of
-from serving.cli.client.client import Client
-from serving.cli.client.state import LocalPlatform as State
+from serving.client.client import Client
+from serving.client.state import LocalPlatform as State
 from tests.eventing.scripted_receiver import receiver
 from tests.platform.machine import Machine, machine
 from tests.security.canaries import Canaries

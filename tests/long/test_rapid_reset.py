@@ -21,8 +21,8 @@ import pytest
 from clusters.base.objects import POD
 from clusters.gateway.admin import Admin
 from clusters.net.endpoints import endpoint_of
-from serving.cli.client.client import Client
-from serving.cli.client.state import LocalPlatform
+from serving.client.client import Client
+from serving.client.state import LocalPlatform
 from tests.faults.kit.resources import holdings
 from tests.faults.server.process import NAME, STATS, server_process
 from tests.platform.machine import Machine, machine

@@ -16,8 +16,8 @@ from clusters.base.objects import CONFIGURATION, MODEL, MODEL_EVENT, Object, gen
 from eventing.auth.signing import sign
 from eventing.emit import TYPE
 from eventing.objects.outgoing import is_outgoing
-from serving.cli.client.client import Client
-from serving.cli.client.state import LocalPlatform
+from serving.client.client import Client
+from serving.client.state import LocalPlatform
 from tests.platform.machine import Machine
 
 SOURCE = "/training/nightly"

@@ -17,8 +17,8 @@ import pytest
 
 from autoscaler.types import HELD_ANNOTATION
 from clusters.base.objects import MODEL, POD_AUTOSCALER
-from serving.cli.client.client import Client
-from serving.cli.client.state import LocalPlatform
+from serving.client.client import Client
+from serving.client.state import LocalPlatform
 from serving.storage.base.digest import of_bytes
 from serving.storage.kept import total_size
 from tests.platform.machine import Machine, machine

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from clusters.base.objects import KINDS, REVISION
-from serving.cli.client.client import Client
-from serving.cli.client.state import LocalPlatform
+from serving.client.client import Client
+from serving.client.state import LocalPlatform
 from serving.makers.knative import render
 from serving.types.loader import read_models
 from serving.types.settings.settings import load_settings

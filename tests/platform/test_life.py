@@ -26,8 +26,8 @@ from clusters.base.objects import (
     SERVICE,
 )
 from loadtests.bench.processes import processes_of
-from serving.cli.client.client import Client
-from serving.cli.client.state import LocalPlatform
+from serving.client.client import Client
+from serving.client.state import LocalPlatform
 from tests.platform.machine import Machine, machine
 from tests.scenarios.world import infer_body
 

@@ -11,8 +11,8 @@ from clusters.base.errors import KnodelError
 from clusters.base.objects import POD, Kind, Object, name_of, namespace_of
 from clusters.net.endpoints import MANAGEMENT_PORT
 from clusters.runtime.manager.options import SYSTEM_NAMESPACE
-from serving.cli.client.client import Client
-from serving.cli.client.replicas import SIDECAR
+from serving.client.client import Client
+from serving.client.replicas import SIDECAR
 from tests.security.traces import Trace
 from tests.support.containers import processes_of
 

@@ -20,7 +20,7 @@ from tests.security.tools import ROOT, run
 
 RULES = Path(__file__).parent / "rules"
 LOOKED_AT = ("knodel", "clusters", "autoscaler", "eventing", "serving", "examples")
-CLIENT = r"^(serving/cli/client/api_server|clusters/kubernetes/login)\.py:"
+CLIENT = r"^(serving/client/api_server|clusters/kubernetes/login)\.py:"
 EXPLAINED = (
     Explanation("peers-are-verified", CLIENT, "where the user's kubeconfig says insecure-skip-tls-verify, as kubectl"),
     Explanation(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from clusters.base.objects import SECRET, Kind
 from loadtests.bench.processes import processes_of
-from serving.cli.client.client import Client
+from serving.client.client import Client
 from tests.platform.machine import KNODEL
 
 Trace = tuple[str, bytes]

@@ -22,8 +22,8 @@ import click
 
 from clusters.base.redact import escape_control
 from serving.cli.base.advice import complete_advice
-from serving.cli.base.errors import CommandError
 from serving.cli.base.tables import lay_out
+from serving.client.errors import ClientError
 
 FORMATS = ("table", "wide", "json", "yaml")
 STRUCTURED = ("json", "yaml")
@@ -108,7 +108,7 @@ class Output:
     @staticmethod
     def _guarded(write: Callable[[], object]) -> None:
         if sys.stdout is None:
-            raise CommandError("stdout is closed: open it, or redirect it to a file")
+            raise ClientError("stdout is closed: open it, or redirect it to a file")
         try:
             write()
         except BrokenPipeError:
@@ -116,7 +116,7 @@ class Output:
             raise SystemExit(0) from None  # the reader has closed the pipe
         except OSError as error:
             _discard_stdout()
-            raise CommandError(f"cannot write to stdout: {error.strerror}") from error
+            raise ClientError(f"cannot write to stdout: {error.strerror}") from error
 
 
 class ProgressLine:

@@ -16,15 +16,15 @@ from pathlib import Path
 
 from clusters.base.errors import KnodelError
 from clusters.embedded.store.lock import holder, is_foreign, owner_of
-from serving.cli.base.errors import CommandError
-from serving.cli.client.client import Client
-from serving.cli.client.http import exchange
-from serving.cli.client.ports import is_taken, listen_addresses, listeners, suggest_ports
-from serving.cli.client.state import LocalPlatform, port_flags
 from serving.cli.doctor import findings as doctor
 from serving.cli.doctor.examine_models import examine_here
 from serving.cli.doctor.findings import Finding, ProbeResponse
+from serving.cli.doctor.ports import is_taken, listen_addresses, listeners, suggest_ports
 from serving.cli.local_files import kept_limit
+from serving.client.client import Client
+from serving.client.errors import ClientError
+from serving.client.http import exchange
+from serving.client.state import LocalPlatform, port_flags
 from serving.engines.base.registry import FORMATS
 from serving.storage import kept
 from serving.types.settings.settings import Settings, load_settings
@@ -164,7 +164,7 @@ def _version(state: Path) -> ProbeResponse:
         headers = platform.credentials()
         with exchange(platform.endpoint, "GET", "/version", headers=headers, timeout=PROBE_TIMEOUT) as response:
             return ProbeResponse(response.status)
-    except CommandError as error:
+    except ClientError as error:
         return ProbeResponse(0, str(error))
 
 

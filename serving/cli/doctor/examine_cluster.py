@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from clusters.base.errors import Forbidden, KnodelError
 from clusters.base.objects import CONFIG_MAP, DEPLOYMENT, MODEL, REVISION, Kind, Object, name_of
 from clusters.base.version import VERSION
-from serving.cli.base.errors import CommandError
-from serving.cli.client.client import Client
-from serving.cli.client.http import ServerAddress, exchange
 from serving.cli.context import Session
 from serving.cli.doctor import cluster as doctor
 from serving.cli.doctor.cluster import Permission, Unreadable
 from serving.cli.doctor.examine_models import examine_there
 from serving.cli.doctor.findings import Finding, ProbeResponse
 from serving.cli.settings import CONFIG_NAME, SYSTEM_NAMESPACE, installed_settings
+from serving.client.client import Client
+from serving.client.errors import ClientError
+from serving.client.http import ServerAddress, exchange
 from serving.makers.knative_flags import FLAGS
 from serving.makers.knative_flags import NAMESPACE as KNATIVE_NAMESPACE
 from serving.types.settings.settings import GatewaySettings
@@ -158,5 +158,5 @@ def _probe_ingress(gateway: GatewaySettings) -> ProbeResponse:
     try:
         with exchange(endpoint, "GET", "/", headers={"Host": gateway.domain}, timeout=PROBE_TIMEOUT) as response:
             return ProbeResponse(response.status)
-    except CommandError as error:
+    except ClientError as error:
         return ProbeResponse(0, str(error.__cause__ or error))

@@ -10,9 +10,9 @@ from typing import Final
 
 from clusters.base.errors import Forbidden, KnodelError
 from clusters.base.objects import EVENT_SOURCE, MODEL, POD, Kind, Object
-from serving.cli.client.client import Client
 from serving.cli.doctor import models as doctor
 from serving.cli.doctor.findings import Finding
+from serving.client.client import Client
 from serving.engines.base.registry import FORMATS
 
 CONNECT_TIMEOUT: Final = 3.0  # s for one connection

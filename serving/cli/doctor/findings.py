@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clusters.base.sizes import human_bytes
-from serving.cli.client.ports import Listener
-from serving.cli.client.state import port_flags
+from serving.cli.doctor.ports import Listener
+from serving.client.state import port_flags
 from serving.types.settings.state import Facts
 
 OTHERS = 0o077  # permission bits of group and world

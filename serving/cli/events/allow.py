@@ -17,14 +17,14 @@ from clusters.base.objects import EVENT_SOURCE, SECRET, Kind, Object, name_of, u
 from eventing.auth.hmac_keys import CURRENT, PREVIOUS, keys_of
 from eventing.auth.signing import KEY_BYTES, make_secret
 from eventing.mapping.presets import MLFLOW
-from serving.cli.base.errors import DoesNotExist, UsageError
 from serving.cli.change import change_object, store_object
-from serving.cli.client.client import Client
 from serving.cli.context import Session, verb
 from serving.cli.events.list import list_of
 from serving.cli.events.mapping import mapping_of, mapping_options, replacement_patch
 from serving.cli.names import sources
 from serving.cli.webhook import RBAC, is_kubernetes
+from serving.client.client import Client
+from serving.client.errors import DoesNotExist, UsageError
 
 KEY_SUFFIX: Final = "-key"
 """Suffix of a Secret's name, after the name of its EventSource."""

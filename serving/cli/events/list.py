@@ -10,12 +10,12 @@ import click
 
 from clusters.base.objects import MODEL_EVENT, Object, name_of, namespace_of, parse_timestamp
 from eventing.objects.apis import ANNOTATION_REPLAY, Phase
-from serving.cli.base.errors import UsageError
 from serving.cli.base.output import Output
-from serving.cli.client.client import Client
 from serving.cli.context import Session, all_namespaces_option, verb
 from serving.cli.events.lookup import DIRECTIONS, find_event, list_events, model_of, spec_of, status_of
 from serving.cli.names import models
+from serving.client.client import Client
+from serving.client.errors import UsageError
 from serving.control_api.table import age_of
 
 HEADS = ("age", "model", "type", "id", "source", "phase", "message")

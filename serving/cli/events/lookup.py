@@ -11,8 +11,8 @@ from clusters.base.objects import MODEL_EVENT, Object, name_of
 from eventing.objects.apis import LABEL_DIRECTION, LABEL_MODEL
 from eventing.objects.model_event import event_name
 from eventing.objects.outgoing import OUT
-from serving.cli.base.errors import DoesNotExist, UsageError
-from serving.cli.client.client import Client
+from serving.client.client import Client
+from serving.client.errors import DoesNotExist, UsageError
 
 NAME: Final = re.compile(r"[eo]-[0-9a-f]{40}")
 DIRECTIONS: Final = {"in": f"{LABEL_DIRECTION}!={OUT}", "out": f"{LABEL_DIRECTION}={OUT}", "all": ""}

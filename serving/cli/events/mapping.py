@@ -12,8 +12,8 @@ import click
 
 from clusters.net.strict_yaml import LARGEST_TEXT, LoadError, load_documents
 from eventing.mapping.presets import PRESETS
-from serving.cli.base.errors import UsageError
 from serving.cli.names import files
+from serving.client.errors import UsageError
 from serving.types.input_files import open_input
 
 F = TypeVar("F", bound=Callable[..., Any])

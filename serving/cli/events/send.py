@@ -23,13 +23,13 @@ from eventing.mapping.presets import MLFLOW
 from eventing.mapping.training import TYPE
 from eventing.objects.ports import ANY, EventSource, HmacAuth
 from eventing.objects.sequence import EventSequence
-from serving.cli.base.errors import CommandError, UsageError
-from serving.cli.client.client import Client
-from serving.cli.client.http import ApiResponse, exchange
 from serving.cli.context import Session, verb
 from serving.cli.data import parse_data, read_data
 from serving.cli.names import formats, models, sources
 from serving.cli.webhook import webhook_of
+from serving.client.client import Client
+from serving.client.errors import ClientError, UsageError
+from serving.client.http import ApiResponse, exchange
 
 TIMEOUT: Final = 30.0  # s; the webhook responds when the event is on disk
 DEFAULT_SOURCE: Final = "knodel"
@@ -104,13 +104,13 @@ def _headers(client: Client, by: EventSource, body: bytes) -> dict[str, str]:
     except NotFound:
         keys = ()
     if not keys:
-        raise CommandError(
+        raise ClientError(
             f"EventSource {by.name} has no key in the Secret {name}: `knodel events allow {source}` creates one"
         )
     try:
         signed = sign(keys[0], f"msg_{uuid.uuid4().hex}", datetime.now(UTC), body)
     except ValueError as error:
-        raise CommandError(
+        raise ClientError(
             f"the key in the Secret {name} is invalid ({error}): `knodel events allow {source} --rotate` replaces it"
         ) from error
     return {"Content-Type": STRUCTURED, **signed}
@@ -171,12 +171,12 @@ def _metrics(given: Sequence[str]) -> dict[str, float]:
     return found
 
 
-def _failure(answer: ApiResponse, content: bytes) -> CommandError:
+def _failure(answer: ApiResponse, content: bytes) -> ClientError:
     try:
         known: Any = json.loads(content)
         reason = str(known.get("error") or known.get("message"))
         if known.get("kind") == "Status":
-            return CommandError(
+            return ClientError(
                 f"the API server does not proxy to the webhook ({reason}): give the webhook's address with --url"
             )
     except (ValueError, AttributeError, RecursionError):
@@ -184,4 +184,4 @@ def _failure(answer: ApiResponse, content: bytes) -> CommandError:
     retry = answer.retry_after()
     again = "" if retry is None else f" (retry in {retry:.0f} s)"
     message = f"the webhook responded with {answer.status}: {reason}{again}"
-    return UsageError(message) if answer.status in (400, 403, 413, 415) else CommandError(message)
+    return UsageError(message) if answer.status in (400, 403, 413, 415) else ClientError(message)

@@ -8,9 +8,13 @@ from typing import Any
 import click
 
 from clusters.base.objects import MODEL, REVISION, Object, generation_of
-from serving.cli.base.errors import CommandError, UsageError
 from serving.cli.change import change_model
-from serving.cli.client.wait import (
+from serving.cli.context import Session, timeout_option, verb
+from serving.cli.names import model_name
+from serving.cli.names import revisions as complete_revisions
+from serving.cli.names import shares as complete_shares
+from serving.cli.texts import rollout_lines
+from serving.cli.wait import (
     is_routed,
     parse_timeout,
     report_stored_change,
@@ -18,11 +22,7 @@ from serving.cli.client.wait import (
     wait_until_ready,
     wait_until_routed,
 )
-from serving.cli.context import Session, timeout_option, verb
-from serving.cli.names import model_name
-from serving.cli.names import revisions as complete_revisions
-from serving.cli.names import shares as complete_shares
-from serving.cli.texts import rollout_lines
+from serving.client.errors import ClientError, UsageError
 from serving.reconciler.rollout import commands
 from serving.reconciler.rollout.state import Phase, RolloutState, join_reasons, rollout_of
 from serving.types.annotations import LABEL_MODEL
@@ -116,7 +116,7 @@ def change_rollout(
 ) -> None:
     """Apply the patch, wait until the rollout has the phase and the traffic matches, and print both.
 
-    Raises CommandError when the rollout ends in another phase, and the errors of `change_model` and `wait_until`.
+    Raises ClientError when the rollout ends in another phase, and the errors of `change_model` and `wait_until`.
     """
     seconds = parse_timeout(timeout)
     client = session.client(seconds)
@@ -127,7 +127,7 @@ def change_rollout(
         if state is None:
             return is_routed(model, generation)  # the Model had no rollout
         if state.phase != phase and not state.runs and phase != PROMOTED:
-            raise CommandError(
+            raise ClientError(
                 f"the rollout of {state.candidate} has ended: {state.phase}: {join_reasons(state.reasons)}"
             )
         return state.phase == phase and _follows(model, state)

@@ -7,8 +7,8 @@ import json
 import time
 
 from clusters.base.objects import DEPLOYMENT
-from serving.cli.client.client import Client
-from serving.cli.client.state import LocalPlatform
+from serving.client.client import Client
+from serving.client.state import LocalPlatform
 from tests.faults.kit import programs
 from tests.platform.machine import Machine
 from tests.support.wait import eventually

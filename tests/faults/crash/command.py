@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from serving.cli.client import client
-from serving.cli.client.http import ApiResponse, exchange
 from serving.cli.main import main
+from serving.client import client
+from serving.client.http import ApiResponse, exchange
 from tests.faults.kit.crash import When
 
 Exchange = Callable[..., AbstractContextManager[ApiResponse]]
@@ -33,7 +33,7 @@ class Struck:
 
     @contextmanager
     def exchange(self, *arguments: Any, **named: Any) -> Iterator[ApiResponse]:
-        """As `serving.cli.client.http.exchange`."""
+        """As `serving.client.http.exchange`."""
         self.count += 1
         self._strike("before")
         with self._real(*arguments, **named) as answer:

@@ -15,8 +15,8 @@ from typing import Any
 
 from clusters.base.errors import KnodelError
 from clusters.base.objects import Kind, Object
-from serving.cli.client.client import Client
-from serving.cli.client.state import LocalPlatform
+from serving.client.client import Client
+from serving.client.state import LocalPlatform
 from serving.types.settings.state import Facts
 from tests.faults.kit.crash import FOREVER, Countdown, When, Written, countdown_of, read_transcript, transcript_of
 from tests.platform.machine import KNODEL, Machine

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from clusters.base.objects import MODEL
-from serving.cli.base.errors import INTERRUPTED
+from serving.client.errors import INTERRUPTED
 from tests.faults.crash.chapters import REST, WITHIN
 from tests.faults.crash.crashing import CrashingMachine, crashing, quietly
 from tests.faults.crash.ledger import Ledger

@@ -14,8 +14,8 @@ import pytest
 
 from clusters.base.objects import MODEL_EVENT
 from eventing.objects.model_event import event_name
-from serving.cli.client.client import Client
-from serving.cli.client.state import LocalPlatform
+from serving.client.client import Client
+from serving.client.state import LocalPlatform
 from tests.faults.events.sender import Sender
 from tests.platform.machine import Machine, machine
 from tests.support.wait import eventually

@@ -12,8 +12,8 @@ import pytest
 
 from clusters.base.objects import MODEL, MODEL_EVENT, REVISION, condition_of, generation_of
 from eventing.objects.outgoing import is_outgoing
-from serving.cli.client.client import Client
-from serving.cli.client.state import LocalPlatform
+from serving.client.client import Client
+from serving.client.state import LocalPlatform
 from tests.faults.events.sender import Sender
 from tests.platform.machine import Machine, machine
 from tests.scenarios.world import infer_body

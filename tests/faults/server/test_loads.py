@@ -11,8 +11,8 @@ import pytest
 
 from clusters.base.objects import MODEL, condition_of
 from clusters.embedded.kubelet.node import FIRST_BACKOFF
-from serving.cli.client.client import Client
-from serving.cli.client.state import LocalPlatform
+from serving.client.client import Client
+from serving.client.state import LocalPlatform
 from tests.platform.machine import Machine, machine
 from tests.platform.test_life import Prober
 from tests.support.wait import eventually

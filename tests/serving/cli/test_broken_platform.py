@@ -17,10 +17,10 @@ from clusters.base.objects import MODEL
 from clusters.base.version import VERSION
 from clusters.embedded.store.lock import FolderLock
 from clusters.net import unix_sockets
-from serving.cli.base.errors import CommandError
-from serving.cli.client.client import Client
-from serving.cli.client.http import MAX_LINE_BYTES
-from serving.cli.client.state import LocalPlatform
+from serving.client.client import Client
+from serving.client.errors import ClientError
+from serving.client.http import MAX_LINE_BYTES
+from serving.client.state import LocalPlatform
 from serving.types.settings.state import CONTROL_SOCKET, PLATFORM_FILE
 from tests.serving.cli.conftest import Knodel, announce
 
@@ -163,7 +163,7 @@ def test_a_broken_platform_is_one_line_and_a_failure(
 def test_a_slow_platform_is_given_up_in_time(state: Path, talk: Talk) -> None:
     with platform(state, talk) as slow:
         client, began = Client(slow, PATIENCE), time.monotonic()
-        with pytest.raises(CommandError, match=r"does not respond \((timeout after 0.3 s|timed out)\).*knodel doctor"):
+        with pytest.raises(ClientError, match=r"does not respond \((timeout after 0.3 s|timed out)\).*knodel doctor"):
             client.list(MODEL, "default")
 
     assert time.monotonic() - began < PATIENCE * 5
@@ -262,10 +262,10 @@ def test_a_token_file_that_holds_none_is_named(knodel: Knodel, state: Path, toke
     ("lines", "error"),
     [
         (b'{"type": "ERROR", "object": {"code": 410, "reason": "Expired", "message": "too old"}}\n', Gone),
-        (b'{"type": "ADDED"}\n', CommandError),
-        (b'{"type": 1, "object": {"metadata": {"name": "x"}}}\n', CommandError),
-        (b"[]\n", CommandError),
-        (b"x" * (MAX_LINE_BYTES + 2), CommandError),
+        (b'{"type": "ADDED"}\n', ClientError),
+        (b'{"type": 1, "object": {"metadata": {"name": "x"}}}\n', ClientError),
+        (b"[]\n", ClientError),
+        (b"x" * (MAX_LINE_BYTES + 2), ClientError),
     ],
     ids=["expired", "without object", "without type", "no object", "an endless line"],
 )

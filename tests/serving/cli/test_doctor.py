@@ -17,11 +17,11 @@ import pytest
 from clusters.base.objects import Object
 from clusters.embedded.store.lock import FolderLock
 from clusters.embedded.store.store import Store
-from serving.cli.client.ports import Listener, is_taken, listeners, listening_inodes
 from serving.cli.doctor import examine
 from serving.cli.doctor import findings as doctor
 from serving.cli.doctor import models as model_doctor
 from serving.cli.doctor.findings import INFINITY, Finding, ProbeResponse
+from serving.cli.doctor.ports import Listener, is_taken, listeners, listening_inodes
 from serving.storage import kept
 from serving.storage.sources.local import LocalPath
 from serving.types.settings.state import KEPT_FOLDER, Facts

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from serving.cli.base.errors import UsageError
-from serving.cli.base.home import expand_home
-from serving.cli.client.state import state_folder
+from serving.client.errors import UsageError
+from serving.client.home import expand_home
+from serving.client.state import state_folder
 from tests.serving.cli.conftest import Knodel, check
 
 UNKNOWN = 54_321  # a uid that /etc/passwd does not have, as in many containers

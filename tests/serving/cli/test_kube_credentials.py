@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from serving.cli.base.errors import CommandError
-from serving.cli.client.kubeconfig import KubeContext
+from serving.client.errors import ClientError
+from serving.client.kubeconfig import KubeContext
 from tests.serving.cli.conftest import Config, Knodel
 from tests.serving.cli.kube import (
     CONTEXT,
@@ -129,7 +129,7 @@ def test_a_token_that_expires_is_renewed_and_a_plugin_that_fails_by_then_is_told
     plugin(tmp_path, '{"token": "fresh"}')
     assert server.credentials() == {"Authorization": "Bearer fresh"}
     plugin(tmp_path, "{}", code=1, complaint="logged out")
-    with pytest.raises(CommandError, match="logged out"):
+    with pytest.raises(ClientError, match="logged out"):
         server.credentials()
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from clusters.base.errors import Unavailable
 from clusters.base.objects import MODEL, Object
-from serving.cli.client.client import Client
-from serving.cli.client.kubeconfig import KubeContext
+from serving.client.client import Client
+from serving.client.kubeconfig import KubeContext
 from tests.serving.cli.conftest import Config, Knodel, check
 from tests.serving.cli.kube import CONTEXT, NOTHING, FakeApi, Reply, Seen, failure
 

@@ -7,9 +7,9 @@ import time
 import pytest
 
 from clusters.base.objects import MODEL, Object
-from serving.cli.base.errors import CommandError
-from serving.cli.client.client import Client
-from serving.cli.client.kubeconfig import KubeContext
+from serving.client.client import Client
+from serving.client.errors import ClientError
+from serving.client.kubeconfig import KubeContext
 from tests.serving.cli.conftest import Config, Knodel, check
 from tests.serving.cli.kube import CONTEXT, FakeApi, Reply, Seen
 from tests.serving.cli.test_broken_platform import BROKEN, PATIENCE, SLOW, Talk, listener
@@ -61,7 +61,7 @@ def test_a_slow_server_is_given_up_in_time(config: Config, talk: Talk, scheme: s
     with listener(talk) as (_, port):
         config(server=f"{scheme}://127.0.0.1:{port}")
         client, began = Client(KubeContext.find(CONTEXT).connect(), PATIENCE), time.monotonic()
-        with pytest.raises(CommandError, match="does not respond"):
+        with pytest.raises(ClientError, match="does not respond"):
             client.list(MODEL, "default")
 
     assert time.monotonic() - began < PATIENCE * 5

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from clusters.base.objects import MODEL, Object
-from serving.cli.client.client import Client
 from serving.cli.verbs.models.log_follower import LogFollower
+from serving.client.client import Client
 
 POD: Object = {
     "metadata": {"name": "m-1", "namespace": "default", "uid": "u"},

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from serving.cli import data
-from serving.cli.base.errors import UsageError
 from serving.cli.data import read_data
+from serving.client.errors import UsageError
 from serving.types.settings.state import Facts
 from tests.serving.cli.conftest import Served, check
 from tests.serving.cli.kube import FakeApi, Reply, fake_api

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from eventing import emit
-from serving.cli.client.ports import listen_addresses
+from serving.cli.doctor.ports import listen_addresses
 from serving.types.settings.settings import Settings, load_settings
 from tests.serving.cli.conftest import Knodel, check
 from tests.support.ports import free_ports

@@ -21,9 +21,9 @@ from clusters.base.errors import (
     NotFound,
     Unavailable,
 )
-from serving.cli.base import errors
 from serving.cli.events.mapping import mapping_of
 from serving.cli.main import VERBS
+from serving.client import errors
 from tests.serving.cli.command_lines import examples_of, find_command, parse_command
 from tests.serving.cli.conftest import COMMANDS, Knodel, check
 
@@ -239,7 +239,7 @@ def test_a_platform_file_that_was_cut_off_is_named(knodel: Knodel, state: Path, 
     ("error", "code"),
     [
         (KnodelError("x"), 1),
-        (errors.CommandError("x"), 1),
+        (errors.ClientError("x"), 1),
         (errors.UsageError("x"), 2),
         (errors.DoesNotExist("x"), 3),
         (errors.TimedOut("x"), 4),
@@ -258,8 +258,8 @@ def test_every_error_has_its_exit_code(error: KnodelError, code: int) -> None:
 
 
 def test_every_command_error_is_in_the_table() -> None:
-    known = {errors.CommandError, errors.UsageError, errors.DoesNotExist, errors.TimedOut, errors.Unreachable}
-    assert set(errors.CommandError.__subclasses__()) | {errors.CommandError} == known
+    known = {errors.ClientError, errors.UsageError, errors.DoesNotExist, errors.TimedOut, errors.Unreachable}
+    assert set(errors.ClientError.__subclasses__()) | {errors.ClientError} == known
 
 
 def test_a_command_as_a_process_ends_with_its_exit_code_and_without_a_traceback(state: Path) -> None:

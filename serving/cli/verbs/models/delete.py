@@ -7,12 +7,12 @@ import time
 import click
 
 from clusters.base.objects import MODEL, POD
-from serving.cli.base.errors import TimedOut
 from serving.cli.base.output import ProgressLine
-from serving.cli.client.client import Client
-from serving.cli.client.wait import parse_timeout
 from serving.cli.context import Session, timeout_option, verb
 from serving.cli.names import model_name
+from serving.cli.wait import parse_timeout
+from serving.client.client import Client
+from serving.client.errors import TimedOut
 from serving.types.annotations import LABEL_MODEL
 
 POLL = 0.2  # s between two reads of the remaining replicas

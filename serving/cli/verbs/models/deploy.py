@@ -22,10 +22,7 @@ from clusters.base.objects import (
     namespace_of,
 )
 from serving.cli.addresses import address_lines, aligned
-from serving.cli.base.errors import CommandError, TimedOut, UsageError
 from serving.cli.change import KIND_NAMES, changed_fields, store_object
-from serving.cli.client.client import Client
-from serving.cli.client.wait import parse_timeout, wait_until_ready
 from serving.cli.context import Session, timeout_option, verb
 from serving.cli.example import example_request
 from serving.cli.files import models_of
@@ -34,6 +31,9 @@ from serving.cli.local_files import keep_by_digest, keep_files, present_object, 
 from serving.cli.names import files, formats, model_name, secrets
 from serving.cli.settings import prices_in_force
 from serving.cli.texts import pool_summary, rollout_summary
+from serving.cli.wait import parse_timeout, wait_until_ready
+from serving.client.client import Client
+from serving.client.errors import ClientError, TimedOut, UsageError
 from serving.reconciler.rollout.state import rollout_of
 from serving.reconciler.rollout.versions import Version, shares_of, versions_of
 from serving.storage.transfer.urls import is_file_uri
@@ -119,18 +119,18 @@ def _is_model(obj: Object) -> bool:
 def _ready(client: Client, model: Object, seconds: float, unchanged: bool) -> Object:
     """Wait until the Model is ready and return it.
 
-    Raises CommandError, with the command for a new version of the same files if the deploy changed nothing.
+    Raises ClientError, with the command for a new version of the same files if the deploy changed nothing.
     """
     name = name_of(model)
     try:
         return wait_until_ready(client, name, namespace_of(model), seconds, generation_of(model))
     except TimedOut:
         raise
-    except CommandError as error:
+    except ClientError as error:
         if not unchanged:
             raise
         remedy = f"`knodel deploy {name} --version LABEL` creates one"
-        raise CommandError(f"{error}; nothing was changed, so no new version was created: {remedy}") from error
+        raise ClientError(f"{error}; nothing was changed, so no new version was created: {remedy}") from error
 
 
 def _warn_of_pin(session: Session, model: Object) -> None:

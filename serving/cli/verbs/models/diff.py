@@ -7,12 +7,12 @@ import difflib
 import yaml
 
 from clusters.base.objects import MODEL, Object, name_of
-from serving.cli.base.errors import FAILED
 from serving.cli.change import store_model
 from serving.cli.context import Session, verb
 from serving.cli.files import models_of
 from serving.cli.local_files import keep_by_digest, keep_files, present_object, without_same_bytes
 from serving.cli.names import models_file
+from serving.client.errors import FAILED
 
 
 @verb("diff", prints=False, examples=[("Show what deploying a file would change", "knodel diff -f models.yaml")])

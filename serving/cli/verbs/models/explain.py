@@ -9,13 +9,13 @@ import click
 
 from clusters.base.errors import Forbidden
 from clusters.base.objects import MODEL, POD_AUTOSCALER, WARM_POOL, Object, condition_of, name_of
-from serving.cli.base.errors import UsageError
 from serving.cli.base.output import Output
-from serving.cli.client.client import Client
-from serving.cli.client.replicas import replica_problems
 from serving.cli.context import Session, verb
 from serving.cli.names import model_name
 from serving.cli.texts import rollout_lines, schedule_lines, unused_pools
+from serving.client.client import Client
+from serving.client.errors import UsageError
+from serving.client.replicas import replica_problems
 from serving.reconciler.rollout.state import rollout_of
 from serving.types.annotations import LABEL_MODEL
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from clusters.base.errors import KnodelError, NotFound
 from clusters.base.objects import MODEL, POD, Object, is_deleting, name_of, uid_of
-from serving.cli.client.client import Client
-from serving.cli.client.replicas import container_of, not_started_reason, status_of
+from serving.client.client import Client
+from serving.client.replicas import container_of, not_started_reason, status_of
 
 POLL_INTERVAL = 1.0  # s between two searches for new replicas
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from clusters.base.objects import LABEL_REVISION, MODEL, POD, REVISION, Object, name_of
-from serving.cli.base.errors import CommandError, DoesNotExist, UsageError
 from serving.cli.base.output import clean
-from serving.cli.client.replicas import container_of, not_started_reason, status_of
 from serving.cli.context import Session, verb
 from serving.cli.names import model_name, revisions
+from serving.client.errors import ClientError, DoesNotExist, UsageError
+from serving.client.replicas import container_of, not_started_reason, status_of
 from serving.reconciler.rollout.commands import revisions_named
 from serving.types.annotations import LABEL_MODEL
 
@@ -99,10 +99,10 @@ def _warn(text: str) -> None:
 
 
 def _with_log(model: str, pods: list[Object]) -> list[Object]:
-    """Return the Pods whose container has started, and warn of the others. Raises CommandError when none has."""
+    """Return the Pods whose container has started, and warn of the others. Raises ClientError when none has."""
     waiting = {name_of(pod): reason for pod in pods if (reason := not_started_reason(pod))}
     if len(waiting) == len(pods):
-        raise CommandError(f"no replica of model {model} has started: " + "; ".join(waiting.values()))
+        raise ClientError(f"no replica of model {model} has started: " + "; ".join(waiting.values()))
     for reason in waiting.values():
         _warn(reason)
     return [pod for pod in pods if name_of(pod) not in waiting]

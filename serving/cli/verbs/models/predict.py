@@ -12,13 +12,13 @@ from clusters.base.errors import KnodelError, NotFound
 from clusters.base.names import dns_label_fault
 from clusters.base.objects import MODEL, condition_of
 from serving.cli.addresses import curl, path_address
-from serving.cli.base.errors import CommandError, DoesNotExist, TimedOut, UsageError
-from serving.cli.client.http import ApiResponse, exchange
 from serving.cli.context import Session, verb
 from serving.cli.data import parse_data, read_data
 from serving.cli.example import example_request
 from serving.cli.ingress import ingress_target
 from serving.cli.names import model_name
+from serving.client.errors import ClientError, DoesNotExist, TimedOut, UsageError
+from serving.client.http import ApiResponse, exchange
 from serving.modelserver.base.headers import REVISION
 
 TIMEOUT = 610.0  # s; a little above the maximum timeout of a Model
@@ -77,7 +77,7 @@ def _show_request(session: Session, name: str, tag: str, request: str) -> None:
     click.echo(curl(f"{url}/v2/models/{name}/infer", request), err=True)
 
 
-def _failure(session: Session, name: str, answer: ApiResponse, content: bytes) -> CommandError:
+def _failure(session: Session, name: str, answer: ApiResponse, content: bytes) -> ClientError:
     try:
         known: Any = json.loads(content)
         reason = str(known["error"])
@@ -88,10 +88,10 @@ def _failure(session: Session, name: str, answer: ApiResponse, content: bytes) -
     message = f"model {name} responded with {answer.status}: {reason}{again}"
     if answer.status == HTTPStatus.NOT_FOUND:
         return _not_found(session, name, message)
-    return UsageError(message) if answer.status in (400, 413, 415) else CommandError(message)
+    return UsageError(message) if answer.status in (400, 413, 415) else ClientError(message)
 
 
-def _not_found(session: Session, name: str, message: str) -> CommandError:
+def _not_found(session: Session, name: str, message: str) -> ClientError:
     """Return the error for a 404: the model does not exist, or none of its versions is ready."""
     try:
         model = session.client().get(MODEL, name, session.namespace)

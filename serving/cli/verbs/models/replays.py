@@ -10,7 +10,7 @@ from autoscaler.scaling.replay import COLUMNS, INPUTS_ANNOTATION, Replayed, repl
 from autoscaler.types import AUTO, Policy, read_entries
 from clusters.base.durations import parse_duration
 from clusters.base.objects import Object, name_of
-from serving.cli.base.errors import UsageError
+from serving.client.errors import UsageError
 
 AUTO_TEXT = "auto"
 POLICY_FIELDS: Mapping[str, str] = {

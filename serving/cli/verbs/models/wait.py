@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from serving.cli.addresses import address_of, gateway_of
-from serving.cli.client.wait import parse_timeout, wait_until_ready
 from serving.cli.context import Session, timeout_option, verb
 from serving.cli.names import model_name
+from serving.cli.wait import parse_timeout, wait_until_ready
 
 
 @verb("wait")

@@ -6,10 +6,10 @@ import click
 
 from clusters.base.errors import KnodelError
 from serving.cli.base.output import Output
-from serving.cli.client.ports import listen_addresses
-from serving.cli.client.state import running_platform
 from serving.cli.context import Session, verb
+from serving.cli.doctor.ports import listen_addresses
 from serving.cli.settings import settings_in_force
+from serving.client.state import running_platform
 from serving.types.settings.settings import Settings, describe_settings, settings_to_dict
 
 

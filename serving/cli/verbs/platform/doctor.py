@@ -8,10 +8,10 @@ from pathlib import Path
 
 import click
 
-from serving.cli.base.errors import FAILED, UsageError
 from serving.cli.base.output import Output
 from serving.cli.context import Session, verb
 from serving.cli.doctor.findings import Finding
+from serving.client.errors import FAILED, UsageError
 
 
 @verb(

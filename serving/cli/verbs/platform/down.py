@@ -12,10 +12,10 @@ from pathlib import Path
 import click
 
 from clusters.embedded.store.lock import FolderLock, Locked, ReadOnlyFolder, holder
-from serving.cli.base.errors import CommandError, TimedOut
 from serving.cli.base.output import ProgressLine
-from serving.cli.client.wait import parse_timeout
 from serving.cli.context import Session, timeout_option, verb
+from serving.cli.wait import parse_timeout
+from serving.client.errors import ClientError, TimedOut
 
 DRAIN = 30.0  # s for active requests if the control plane was killed; the same as in an orderly stop
 KILL_TIMEOUT = 5.0  # s from SIGKILL to the end of the process
@@ -87,7 +87,7 @@ def _signal(process: int, pid: int, number: signal.Signals) -> None:
     except ProcessLookupError:
         return  # it has ended
     except PermissionError as error:
-        raise CommandError(f"the platform (process {pid}) belongs to another user: stop it as that user") from error
+        raise ClientError(f"the platform (process {pid}) belongs to another user: stop it as that user") from error
 
 
 def _wait(process: int, pid: int, deadline: float) -> bool:
@@ -124,7 +124,7 @@ def _stop_orphans(state: Path, deadline: float) -> tuple[list[str], list[Path]]:
         progress.clear()
     if ended.running:
         names = ", ".join(map(str, ended.running))
-        raise CommandError(f"{names} cannot be killed: `ps` shows their state")
+        raise ClientError(f"{names} cannot be killed: `ps` shows their state")
     return [str(remain) for remain in ended.found], ended.files
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import click
 
 from clusters.base.objects import Object
-from serving.cli.base.errors import TimedOut, UsageError
 from serving.cli.base.output import ProgressLine
-from serving.cli.client.wait import parse_timeout
 from serving.cli.context import Session, timeout_option, verb
+from serving.cli.wait import parse_timeout
+from serving.client.errors import TimedOut, UsageError
 from serving.install.bundle import OVERLAYS
 
 

@@ -6,8 +6,8 @@ import click
 
 from clusters.base.errors import NotFound
 from clusters.base.objects import NAMESPACE
-from serving.cli.base.errors import UsageError
 from serving.cli.context import Session, verb
+from serving.client.errors import UsageError
 
 
 @verb(

@@ -12,12 +12,12 @@ from autoscaler.warmpool.claims.classes import DEFAULT_FORMAT
 from autoscaler.warmpool.spec import AUTO
 from clusters.base.errors import NotFound
 from clusters.base.objects import MODEL, WARM_POOL, Object, name_of, namespace_of
-from serving.cli.base.errors import DoesNotExist, UsageError
 from serving.cli.change import change_object, store_object
-from serving.cli.client.client import Client
 from serving.cli.context import Session, all_namespaces_option, verb
 from serving.cli.names import formats, models, pool_name
 from serving.cli.texts import pool_summary
+from serving.client.client import Client
+from serving.client.errors import DoesNotExist, UsageError
 from serving.control_api.table import age_of, columns_of
 from serving.types.warm_pool import LONGEST_SIZE, OF_A_MODEL
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from clusters.base.errors import AddressInUse
 from clusters.net.sockets import PortGuard, guard_localhost
-from serving.cli.base.errors import UsageError
-from serving.cli.client.ports import listen_addresses
+from serving.cli.doctor.ports import listen_addresses
+from serving.client.errors import UsageError
 from serving.storage.base.errors import StorageError
 from serving.storage.kept import size_limit
 from serving.types.settings.settings import Settings

@@ -13,11 +13,11 @@ import click
 from clusters.base.errors import NotFound
 from clusters.base.objects import SECRET, Object, annotations_of
 from clusters.base.sizes import format_size
-from serving.cli.base.errors import UsageError
-from serving.cli.base.home import expand_home
-from serving.cli.client.client import Client
 from serving.cli.context import Session, verb
 from serving.cli.names import files as paths
+from serving.client.client import Client
+from serving.client.errors import UsageError
+from serving.client.home import expand_home
 from serving.types.input_files import open_input
 
 STDIN = "-"

@@ -12,11 +12,11 @@ import click
 
 from clusters.base.redact import redact_url
 from serving.cli.addresses import reachable_host
-from serving.cli.base.errors import CommandError, UsageError
-from serving.cli.base.home import expand_home
 from serving.cli.context import Session, verb
 from serving.cli.local_files import uri_of
 from serving.cli.names import files, formats
+from serving.client.errors import ClientError, UsageError
+from serving.client.home import expand_home
 from serving.types.faults import storage_uri_fault
 
 _PORT: Final = click.IntRange(1, 65535)
@@ -105,7 +105,7 @@ def command(
         raise UsageError(str(error)) from error
     except CannotListen as error:
         message = error.message(_OPTIONS[error.setting])
-        raise (UsageError if error.setting == "HOST" else CommandError)(message) from error
+        raise (UsageError if error.setting == "HOST" else ClientError)(message) from error
     return 0
 
 

@@ -6,10 +6,10 @@ import asyncio
 
 import click
 
-from serving.cli.base.errors import TimedOut
 from serving.cli.base.output import ProgressLine
-from serving.cli.client.wait import parse_timeout
 from serving.cli.context import Session, timeout_option, verb
+from serving.cli.wait import parse_timeout
+from serving.client.errors import TimedOut
 
 
 @verb(

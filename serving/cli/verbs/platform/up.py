@@ -14,11 +14,11 @@ import click
 
 from clusters.base.errors import AddressInUse
 from clusters.embedded.store.lock import holder, prepare_folder
-from serving.cli.base.errors import CommandError, TimedOut, UsageError
 from serving.cli.base.output import ProgressLine
-from serving.cli.client.ports import suggest_ports
-from serving.cli.client.state import running_platform
 from serving.cli.context import Session, verb
+from serving.cli.doctor.ports import suggest_ports
+from serving.client.errors import ClientError, TimedOut, UsageError
+from serving.client.state import running_platform
 from serving.types.settings.state import LOG_FILE, Facts, StateError, full_disk_message, split_address
 
 READY_TIMEOUT = 60.0  # s for a detached platform to become ready; it takes about one
@@ -82,9 +82,9 @@ def command(
         raise _with_free_ports(session, config, error) from error
 
 
-def _with_free_ports(session: Session, config: str | None, error: AddressInUse) -> CommandError:
+def _with_free_ports(session: Session, config: str | None, error: AddressInUse) -> ClientError:
     """Return the error with another remedy: a command that starts the platform on free ports."""
-    return CommandError(f"{error.problem}: {suggest_ports(session.state, config)}")
+    return ClientError(f"{error.problem}: {suggest_ports(session.state, config)}")
 
 
 def _show_running(session: Session, facts: Facts, ports: _Ports, config: str | None) -> int:
@@ -99,7 +99,7 @@ def _show_running(session: Session, facts: Facts, ports: _Ports, config: str | N
 def _find_running(session: Session) -> Facts | None:
     """Return the facts of the platform on the folder when it is ready; None if none runs.
 
-    Raises TimedOut if a process holds the folder and does not become ready, CommandError if platform.json is
+    Raises TimedOut if a process holds the folder and does not become ready, ClientError if platform.json is
     invalid.
     """
     deadline, progress = time.monotonic() + READY_TIMEOUT, ProgressLine()
@@ -144,13 +144,13 @@ def _start_detached(session: Session, ports: _Ports, config: str | None) -> int:
         )
     try:
         _wait_until_ready(session, child, log, began)
-    except CommandError:
+    except ClientError:
         if child.poll() is None or (other := _find_running(session)) is None:
             raise
         return _show_running(session, other, ports, config)  # another command started one at the same time
     facts = Facts.read(session.state)
     if facts is None:
-        raise CommandError(f"the platform has ended again: see {log}")
+        raise ClientError(f"the platform has ended again: see {log}")
     _show(session, facts)
     return 0
 
@@ -169,7 +169,7 @@ def _open_log(log: Path) -> BinaryIO:
     try:
         return os.fdopen(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, PRIVATE), "ab")
     except OSError as error:
-        raise CommandError(f"cannot use the state folder {log.parent}: {error.strerror}") from error
+        raise ClientError(f"cannot use the state folder {log.parent}: {error.strerror}") from error
 
 
 def _wait_until_ready(session: Session, child: subprocess.Popen[bytes], log: Path, began: int) -> None:
@@ -179,7 +179,7 @@ def _wait_until_ready(session: Session, child: subprocess.Popen[bytes], log: Pat
         if code is not None:
             progress.clear()
             message = _last_line(log, began) or full_disk_message(session.state)
-            raise CommandError(message or f"the platform ended at once with exit code {code}: see {log}")
+            raise ClientError(message or f"the platform ended at once with exit code {code}: see {log}")
         if _is_ready(session, child.pid):
             progress.clear()
             return

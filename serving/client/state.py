@@ -10,9 +10,9 @@ from pathlib import Path
 
 from clusters.base.errors import KnodelError
 from clusters.embedded.store.lock import belongs_to, holder, is_foreign, owner_of
-from serving.cli.base.errors import CommandError, Unreachable, UsageError
-from serving.cli.base.home import expand_home
-from serving.cli.client.http import FOREIGN, ServerAddress
+from serving.client.errors import ClientError, Unreachable, UsageError
+from serving.client.home import expand_home
+from serving.client.http import FOREIGN, ServerAddress
 from serving.types.settings.ports import port_options
 from serving.types.settings.state import CONTROL_SOCKET, TOKEN_FILE, Facts, StateError, split_address
 
@@ -84,13 +84,13 @@ class LocalPlatform:
 
     @classmethod
     def find(cls, state: Path) -> LocalPlatform:
-        """Read the state folder. Raises CommandError when it is another user's, or when no platform runs on it."""
+        """Read the state folder. Raises ClientError when it is another user's, or when no platform runs on it."""
         owner = owner_of(state)
         if is_foreign(owner):
-            raise CommandError(belongs_to(state, owner))
+            raise ClientError(belongs_to(state, owner))
         facts = running_platform(state)
         if facts is None or owner is None:
-            raise CommandError(_not_running(state))
+            raise ClientError(_not_running(state))
         return cls(state, owner, split_address(facts.gateway), facts.domain, port_flags(facts))
 
     @property
@@ -126,7 +126,7 @@ class LocalPlatform:
     def credentials(self) -> Mapping[str, str]:
         """Return the header with the current token; each `knodel up` creates a new one.
 
-        Raises Unreachable when the platform has stopped meanwhile, CommandError when the token cannot be read.
+        Raises Unreachable when the platform has stopped meanwhile, ClientError when the token cannot be read.
         """
         if running_platform(self.state) is None:
             raise Unreachable(
@@ -136,11 +136,11 @@ class LocalPlatform:
         try:
             token = _read_own(path, self.owner).strip()
         except OSError as error:
-            raise CommandError(
+            raise ClientError(
                 f"{path} cannot be read ({error.strerror}): run the command as the owner of the state folder"
             ) from error
         if not (token.isascii() and token.isprintable() and token):
-            raise CommandError(f"{path} is not a token file: {self._renewal}")
+            raise ClientError(f"{path} is not a token file: {self._renewal}")
         return {"Authorization": f"Bearer {token}"}
 
     def unauthorized_message(self, message: str) -> str:

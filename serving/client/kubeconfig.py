@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from clusters.base.redact import error_text, redact
-from serving.cli.base.errors import CommandError, UsageError
+from serving.client.errors import ClientError, UsageError
 
 if TYPE_CHECKING:
     from kubernetes.client import Configuration
 
-    from serving.cli.client.api_server import ApiServer
+    from serving.client.api_server import ApiServer
 
 DEFAULT_PATH = "~/.kube/config"
 NAMESPACE = "default"  # for a context without a namespace
@@ -43,7 +43,7 @@ class KubeContext:
     def find(cls, name: str, environ: Mapping[str, str] = os.environ) -> KubeContext:
         """Return the context `name` of KUBECONFIG, else of ~/.kube/config.
 
-        Raises UsageError for an unknown context, CommandError when the files cannot be read or the package is absent.
+        Raises UsageError for an unknown context, ClientError when the files cannot be read or the package is absent.
         """
         paths = environ.get("KUBECONFIG") or DEFAULT_PATH
         config = _merged(paths)
@@ -57,12 +57,12 @@ class KubeContext:
         return cls(name, str(context.get("namespace") or NAMESPACE), paths, user, cluster)
 
     def connect(self) -> ApiServer:
-        """Return the API server with its credentials; runs an exec plugin. Raises CommandError."""
-        from serving.cli.client.api_server import ApiServer
+        """Return the API server with its credentials; runs an exec plugin. Raises ClientError."""
+        from serving.client.api_server import ApiServer
 
         impersonated = [key for key in IMPERSONATION if self.user.get(key)]
         if impersonated:
-            raise CommandError(
+            raise ClientError(
                 f"context {self.name}: its user sets `{impersonated[0]}`, but knodel does not support impersonation: "
                 "use a context with that user's own credentials"
             )
@@ -80,9 +80,7 @@ class KubeContext:
             try:
                 load_kube_config(self.paths, self.name, found, temp_file_path=folder)  # type: ignore[no-untyped-call]
             except (ConfigException, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-                raise CommandError(
-                    f"context {self.name} of {self.paths} cannot be used: {error_text(error)}"
-                ) from error
+                raise ClientError(f"context {self.name} of {self.paths} cannot be used: {error_text(error)}") from error
         self._check_no_errors(errors)
         return found
 
@@ -94,23 +92,23 @@ class KubeContext:
         return header or ""
 
     def _check_no_errors(self, errors: list[str]) -> None:
-        """Raise CommandError for errors that the loader logged: it continues without credentials if a plugin fails."""
+        """Raise ClientError for errors that the loader logged: it continues without credentials if a plugin fails."""
         if errors:
-            raise CommandError(f"context {self.name}: its credentials cannot be loaded: {'; '.join(errors)}")
+            raise ClientError(f"context {self.name}: its credentials cannot be loaded: {'; '.join(errors)}")
 
 
 def contexts_of(environ: Mapping[str, str] = os.environ) -> list[str]:
-    """Return the names of all contexts. Raises CommandError."""
+    """Return the names of all contexts. Raises ClientError."""
     return list(_entries(_merged(environ.get("KUBECONFIG") or DEFAULT_PATH), "contexts", "context"))
 
 
 def _merged(paths: str) -> Entry:
-    """Merge the files of the kubeconfig; for a name in several files the first one wins. Raises CommandError."""
+    """Merge the files of the kubeconfig; for a name in several files the first one wins. Raises ClientError."""
     try:
         from kubernetes.config import ConfigException
         from kubernetes.config.kube_config import KubeConfigMerger
     except ImportError as error:
-        raise CommandError(
+        raise ClientError(
             f"--kube-context needs the package `kubernetes` ({error}): `pip install 'knodel[kubernetes]'` installs it"
         ) from error
     import yaml
@@ -118,9 +116,9 @@ def _merged(paths: str) -> Entry:
     try:
         merged = KubeConfigMerger(paths).config  # type: ignore[no-untyped-call]
     except (ConfigException, OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
-        raise CommandError(f"the kubeconfig {paths} cannot be read: {error_text(error)}") from error
+        raise ClientError(f"the kubeconfig {paths} cannot be read: {error_text(error)}") from error
     if merged is None:
-        raise CommandError(f"no kubeconfig found at {paths}: create one, or set KUBECONFIG to its path")
+        raise ClientError(f"no kubeconfig found at {paths}: create one, or set KUBECONFIG to its path")
     value: Entry = merged.value
     return value
 

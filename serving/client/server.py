@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from serving.cli.client.http import ServerAddress
+from serving.client.http import ServerAddress
 
 
 class Server(Protocol):
@@ -27,7 +27,7 @@ class Server(Protocol):
         ...
 
     def credentials(self) -> Mapping[str, str]:
-        """Return the headers that authenticate a request, read anew for each one. Raises CommandError."""
+        """Return the headers that authenticate a request, read anew for each one. Raises ClientError."""
         ...
 
     def unauthorized_message(self, message: str) -> str:

@@ -9,10 +9,10 @@ from contextlib import contextmanager, nullcontext
 from clusters.base.durations import parse_duration
 from clusters.base.errors import Gone, NotFound
 from clusters.base.objects import MODEL, Object, condition_of, generation_of, version_of
-from serving.cli.base.errors import CommandError, TimedOut, Unreachable, UsageError
 from serving.cli.base.output import ProgressLine
-from serving.cli.client.client import Client
-from serving.cli.client.replicas import replica_problems
+from serving.client.client import Client
+from serving.client.errors import ClientError, TimedOut, Unreachable, UsageError
+from serving.client.replicas import replica_problems
 from serving.types.lifecycle import CONFIGURATIONS_READY, OBJECTS_APPLIED, READY, RECOVERING, ROUTES_READY
 
 PAUSE = 0.5  # s between two attempts to reach the server again
@@ -42,7 +42,7 @@ def report_stored_change(name: str) -> Iterator[None]:
 def wait_until_ready(client: Client, name: str, namespace: str, timeout: float, generation: int = 0) -> Object:
     """Wait until the newest version is ready at `generation` or later, and return the Model.
 
-    `generation` is that of the stored change, 0 for none. Raises CommandError with the reason as soon as that version
+    `generation` is that of the stored change, 0 for none. Raises ClientError with the reason as soon as that version
     has failed for good, TimedOut after `timeout` seconds, Unreachable.
     """
     return _wait(client, name, namespace, timeout, generation, READY)
@@ -54,7 +54,7 @@ def wait_until_routed(client: Client, name: str, namespace: str, timeout: float,
 
 
 def is_routed(model: Object, generation: int) -> bool:
-    """Return whether the traffic split is applied. Raises CommandError when it cannot be."""
+    """Return whether the traffic split is applied. Raises ClientError when it cannot be."""
     return _holds(model, generation, ROUTES_READY)
 
 
@@ -91,14 +91,14 @@ def has_failed(model: Object, type: str) -> bool:
 
 
 def _holds(model: Object, generation: int, type: str) -> bool:
-    """Return whether the condition is True for the current spec. Raises CommandError when it cannot become True."""
+    """Return whether the condition is True for the current spec. Raises ClientError when it cannot become True."""
     status = model.get("status") or {}
     if int(status.get("observedGeneration", 0)) < max(generation, generation_of(model)):
         return False
     condition = condition_of(model, type) or {}
     if has_failed(model, type):
         reason, message = condition.get("reason", "Failed"), condition.get("message", "no reason given")
-        raise CommandError(f"model {model['metadata']['name']} is not ready: {reason}: {message}")
+        raise ClientError(f"model {model['metadata']['name']} is not ready: {reason}: {message}")
     return condition.get("status") == "True"
 
 

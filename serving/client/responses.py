@@ -20,9 +20,9 @@ from clusters.base.errors import (
     error_class,
 )
 from clusters.base.objects import Object
-from serving.cli.base.errors import CommandError, UsageError
-from serving.cli.client.http import FOREIGN, ApiResponse
-from serving.cli.client.server import Server
+from serving.client.errors import ClientError, UsageError
+from serving.client.http import FOREIGN, ApiResponse
+from serving.client.server import Server
 
 OK_BELOW = 300  # status codes; an API server sends no redirects
 BAD_REQUESTS = (400, 405, 413, 415)
@@ -34,14 +34,14 @@ NO_SUCH_PATH = ("404 page not found", "the server could not find the requested r
 
 
 def parse(content: bytes, server: Server) -> Object:
-    """Parse a JSON object. Raises CommandError."""
+    """Parse a JSON object. Raises ClientError."""
     what = f"the response of {server.endpoint.what}"
     try:
         value = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise CommandError(f"{what} is not JSON: {FOREIGN}") from error
+        raise ClientError(f"{what} is not JSON: {FOREIGN}") from error
     if not isinstance(value, dict):
-        raise CommandError(f"{what} is not a JSON object: {FOREIGN}")
+        raise ClientError(f"{what} is not a JSON object: {FOREIGN}")
     return value
 
 
@@ -64,14 +64,14 @@ def raise_failure(response: ApiResponse, server: Server, path: str) -> None:
     content = response.body()
     text = content[:1000].decode("utf-8", "replace")
     if response.status == NOT_FOUND and any(words in text for words in NO_SUCH_PATH):
-        raise CommandError(server.missing_message(resource_of(path)))
+        raise ClientError(server.missing_message(resource_of(path)))
     try:
         status = parse(content, server)
-    except CommandError:
+    except ClientError:
         status = {}
     if status.get("kind") != "Status" or not isinstance(status.get("message"), str):
         what = f"{server.endpoint.what} responded with HTTP {response.status} {response.phrase}"
-        raise CommandError(f"{what} without a Kubernetes Status: {FOREIGN}")
+        raise ClientError(f"{what} without a Kubernetes Status: {FOREIGN}")
     raise error_of({**status, "code": response.status}, server)
 
 
@@ -88,14 +88,14 @@ def error_of(status: Object, server: Server) -> KnodelError:
     if found is Invalid or code in BAD_REQUESTS or ADMISSION.search(message):
         return UsageError(message)
     if code == UNAUTHORIZED:
-        return CommandError(server.unauthorized_message(message))
+        return ClientError(server.unauthorized_message(message))
     if any(cause.get("reason") == NamespaceTerminating.cause for cause in causes):
         if found is NotFound:  # the control API
             return NamespaceTerminating(message)
-        return CommandError(f"{message}: wait until it is deleted")
+        return ClientError(f"{message}: wait until it is deleted")
     if found is Forbidden:
         return Forbidden(server.forbidden_message(message))
-    return CommandError(message) if found is ClusterError else found(message)
+    return ClientError(message) if found is ClusterError else found(message)
 
 
 def resource_of(path: str) -> str:

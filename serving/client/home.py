@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from serving.cli.base.errors import UsageError
+from serving.client.errors import UsageError
 
 
 def expand_home(path: str | Path) -> Path:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from clusters.base.errors import KnodelError
 from clusters.base.identity import PROC
-from serving.cli.client.state import state_folder
+from serving.client.state import state_folder
 from serving.types.settings.ports import port_options
 from serving.types.settings.settings import Settings, load_settings
 

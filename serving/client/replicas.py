@@ -9,7 +9,7 @@ from __future__ import annotations
 from autoscaler.warmpool.claims.pods import is_active
 from clusters.base.errors import KnodelError
 from clusters.base.objects import POD, Object, condition_of, name_of
-from serving.cli.client.client import Client
+from serving.client.client import Client
 from serving.types.annotations import LABEL_MODEL
 
 SIDECAR = "queue-proxy"  # Knative's container beside the model's

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from clusters.base.redact import one_line, redact_url
-from serving.cli.base.errors import CommandError
-from serving.cli.client.http import Proxy, ServerAddress
+from serving.client.errors import ClientError
+from serving.client.http import Proxy, ServerAddress
 
 if TYPE_CHECKING:
     from kubernetes.client import Configuration
@@ -43,12 +43,12 @@ class ApiServer:
         return self._endpoint
 
     def credentials(self) -> Mapping[str, str]:
-        """Return the Authorization header, if the user has one. Raises CommandError."""
+        """Return the Authorization header, if the user has one. Raises ClientError."""
         value = " ".join(self._authorization().split())  # a token file may end in a newline
         if not value:
             return {}
         if not (value.isascii() and value.isprintable()):
-            raise CommandError(
+            raise ClientError(
                 f"context {self._context}: the token has characters that are not printable ASCII: log in again"
             )
         return {"Authorization": value}
@@ -89,7 +89,7 @@ def _endpoint(context: str, found: Configuration, proxy: str) -> ServerAddress:
 
 
 def _address(context: str, field: str, text: str, schemes: tuple[str, ...]) -> SplitResult:
-    """Parse a URL of one of the schemes. Raises CommandError, without user and password, for any other text."""
+    """Parse a URL of one of the schemes. Raises ClientError, without user and password, for any other text."""
     try:
         url = urlsplit(text)
         good = url.scheme in schemes and bool(url.hostname) and (url.port is None or url.port > 0)
@@ -97,7 +97,7 @@ def _address(context: str, field: str, text: str, schemes: tuple[str, ...]) -> S
         good = False
     if not good:
         wanted = " or ".join(schemes)
-        raise CommandError(
+        raise ClientError(
             f"context {context}: {field} {redact_url(text, valid=False)!r} is not an {wanted} URL: "
             "correct the kubeconfig"
         )
@@ -113,7 +113,7 @@ def _tls(context: str, found: Configuration) -> ssl.SSLContext:
             made.load_cert_chain(found.cert_file, found.key_file)
     except OSError as error:  # includes ssl.SSLError
         reason = one_line(str(error))
-        raise CommandError(
+        raise ClientError(
             f"context {context}: its certificates or key cannot be loaded ({reason}): check them in the kubeconfig"
         ) from error
     return made

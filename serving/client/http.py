@@ -15,7 +15,7 @@ from pathlib import Path
 from clusters.base.sizes import format_size
 from clusters.net import unix_sockets
 from clusters.net.retry_after import parse_retry_after
-from serving.cli.base.errors import CommandError, Unreachable
+from serving.client.errors import ClientError, Unreachable
 
 MAX_BODY_BYTES = 64 * 1024 * 1024  # an endless body must not fill the memory
 MAX_LINE_BYTES = 4 * 1024 * 1024  # one line of a stream; an object has at most 3 MiB
@@ -76,18 +76,18 @@ class ApiResponse:
         return parse_retry_after(self.headers.get("Retry-After"), datetime.now(UTC), least=least, most=MAX_RETRY_AFTER)
 
     def body(self) -> bytes:
-        """Return the whole body. Raises CommandError when it is too large."""
+        """Return the whole body. Raises ClientError when it is too large."""
         content = self._response.read(MAX_BODY_BYTES + 1)
         _check_in_time(self._late)  # without Content-Length, a truncated body looks complete
         if len(content) > MAX_BODY_BYTES:
-            raise CommandError(f"the response of {self._where} is larger than {format_size(MAX_BODY_BYTES)}: {FOREIGN}")
+            raise ClientError(f"the response of {self._where} is larger than {format_size(MAX_BODY_BYTES)}: {FOREIGN}")
         return content
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the lines of the body as they arrive. Raises CommandError when a line is too long."""
+        """Yield the lines of the body as they arrive. Raises ClientError when a line is too long."""
         while line := self._response.readline(MAX_LINE_BYTES + 1):
             if len(line) > MAX_LINE_BYTES:
-                raise CommandError(f"a line of {self._where} is longer than {format_size(MAX_LINE_BYTES)}: {FOREIGN}")
+                raise ClientError(f"a line of {self._where} is longer than {format_size(MAX_LINE_BYTES)}: {FOREIGN}")
             yield line
 
 

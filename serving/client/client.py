@@ -13,10 +13,10 @@ from urllib.parse import quote, urlencode
 
 from clusters.base.errors import NamespaceTerminating, NotFound
 from clusters.base.objects import Kind, Object
-from serving.cli.base.errors import CommandError, UsageError
-from serving.cli.client.http import FOREIGN, ApiResponse, exchange
-from serving.cli.client.responses import error_of, is_list, is_object, parse, raise_failure
-from serving.cli.client.server import Server
+from serving.client.errors import ClientError, UsageError
+from serving.client.http import FOREIGN, ApiResponse, exchange
+from serving.client.responses import error_of, is_list, is_object, parse, raise_failure
+from serving.client.server import Server
 
 TIMEOUT = 30.0  # s for one response; the platform takes milliseconds
 MIN_TIMEOUT = 5.0  # s; a response may take this long on an overloaded machine
@@ -108,7 +108,7 @@ class Client:
             if event.get("type") == "ERROR" and isinstance(obj, dict):
                 raise error_of(obj, self._server)
             if not isinstance(event.get("type"), str) or not is_object(obj):
-                raise CommandError(f"the response of {self._server.endpoint.what} is not a watch event: {FOREIGN}")
+                raise ClientError(f"the response of {self._server.endpoint.what} is not a watch event: {FOREIGN}")
             yield event["type"], event["object"]
 
     def stream(self, path: str, query: Mapping[str, str]) -> Iterator[bytes]:
@@ -133,7 +133,7 @@ class Client:
         value = self._send(method, path, query, content, type)
         if not is_good(value):
             what = self._server.endpoint.what
-            raise CommandError(f"{what} sent a response of another kind to {method} {path}: {FOREIGN}")
+            raise ClientError(f"{what} sent a response of another kind to {method} {path}: {FOREIGN}")
         return value
 
     def _send(

@@ -1,0 +1,1 @@
+"""Find a platform or a cluster, and talk to its Kubernetes API and to its models; no command, no printing."""
