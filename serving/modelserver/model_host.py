@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 
 from serving.engines.base.engine import EngineOptions
 from serving.engines.base.errors import Cancelled
-from serving.modelserver.base.assignment import Assignment, ModelBounds
+from serving.modelserver.base.assignment import Assignment, BatchBounds, ModelBounds
 from serving.modelserver.base.limits import BodyBudget, ServerLimits
 from serving.modelserver.base.options import ServerOptions
 from serving.modelserver.base.stats import DownloadProgress, StartupTimes, Stats
@@ -54,6 +54,7 @@ class ModelHost:
     ) -> None:
         workers.resize(compute_threads(assignment.bounds))  # until the engine is loaded and known
         self.assignment = assignment
+        self.bounds = assignment.bounds  # with the batching that the model's files describe, once it is loaded
         self.lifecycle = lifecycle
         self.workers = workers
         self._context = context
@@ -86,7 +87,7 @@ class ModelHost:
 
     def label_stats(self) -> None:
         """Set the revision and the slots of the model in its statistics."""
-        self._stats.revision, self._stats.slots = self.assignment.revision, self.assignment.bounds.slots
+        self._stats.revision, self._stats.slots = self.assignment.revision, self.bounds.slots
 
     async def load(
         self, artifact: Callable[[], Artifact], startup: StartupTimes, *, warm: bool = True,
@@ -112,6 +113,8 @@ class ModelHost:
         loading = self.workers.submit(load).result if run is None else run(load)
         _ = self.app  # built while the thread is at work
         model = await loading
+        if model.batching is not None:
+            self._start_batching(model.batching)
         if model.engine.is_async:  # one thread for each inference, which mostly waits for the engine
             stack = stack_for(nesting_limit())
             self.workers.resize(waiting_threads(self.assignment.bounds.slots, stack), stack)
@@ -133,6 +136,15 @@ class ModelHost:
             self._closed = True
         if model is not None:
             model.engine.close()
+
+    def _start_batching(self, batching: BatchBounds) -> None:
+        """Batch requests as the model's files describe, since the Model sets no batching."""
+        given = self.assignment.bounds
+        self.bounds = ModelBounds(given.slots, given.timeout, given.cpu, batching)
+        self.workers.resize(compute_threads(self.bounds))
+        batcher = self._context.observability.batcher(batching, self.workers, asyncio.get_running_loop())
+        self.inference.start_batching(batcher, self.bounds.slots)
+        self._stats.slots = self.bounds.slots
 
     def _keep(self, model: ServedModel) -> ServedModel:
         """Keep the loaded model for `close`. Raises Cancelled when `close` came first, because the load hung."""

@@ -111,6 +111,11 @@ class Inference:
         self._to_measure = PACE_SAMPLES
         self._uncounted = 0  # requests in slots and queue that the rollout's judge does not count (`split`)
 
+    def start_batching(self, batcher: Batcher, slots: int) -> None:
+        """Batch requests from now on, of which at most `slots` are in the model; call it before the model is served."""
+        self._batcher, self._inline_pace = batcher, BATCHED_PACE
+        self._slots.raise_to(slots)
+
     def model(self) -> ServedModel:
         """Return the model, for checks before a body is read. Raises NotReady."""
         return self._lifecycle.model()

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from serving.engines.base.engine import Engine, Signature
+from serving.modelserver.base.assignment import BatchBounds
 from serving.modelserver.base.errors import NotReady
 from serving.modelserver.codec.protocol_v2 import V2Codec
 from serving.modelserver.execution.workers import Workers
@@ -21,7 +22,7 @@ class ServedModel(msgspec.Struct, frozen=True):
 
     `pace`: CPU seconds of one small inference; None when it is unknown. `memory`: bytes that the model takes, at least
     the size of its files. `example`: content of its `example.json`, which may not have been validated; None when there
-    is none or it is too large to show.
+    is none or it is too large to show. `batching`: batches that the model's files describe, for a Model that sets none.
     """
 
     name: str
@@ -31,6 +32,7 @@ class ServedModel(msgspec.Struct, frozen=True):
     pace: float | None
     memory: int = 0
     example: bytes | None = None
+    batching: BatchBounds | None = None
 
     @property
     def signature(self) -> Signature:

@@ -15,7 +15,8 @@ from contextlib import suppress
 from serving.engines.base.engine import EngineOptions
 from serving.engines.base.registry import find_format, find_loader
 from serving.engines.base.warmup import warm_up
-from serving.modelserver.base.assignment import Assignment
+from serving.engines.layouts.detect import find_layout
+from serving.modelserver.base.assignment import Assignment, BatchBounds
 from serving.modelserver.base.limits import ServerLimits
 from serving.modelserver.base.stats import StartupTimes
 from serving.modelserver.codec.protocol_v2 import V2Codec
@@ -45,20 +46,23 @@ def load_model(
     Raises StorageError, EngineError.
     """
     start = monotonic()
-    files = artifact()
+    fetched = artifact()
     startup.fetch = (monotonic() - start) * _MS
-    startup.digest = files.digest
+    startup.digest = fetched.digest
+    layout = find_layout(fetched, assignment.name)
+    files = layout.artifact
     options = engine_options or EngineOptions(assignment.bounds.threads)
-    found = find_format(assignment.format, files.names(), allow_code=options.allow_code)
+    found = find_format(assignment.format or layout.format, files.names(), allow_code=options.allow_code)
     startup.format = found.name
     load = find_loader(found)
     before = gauge(found.name)
     engine = load(files, options)
     try:
+        engine = layout.adapt(engine)
         codec = V2Codec(assignment.name, assignment.revision, engine.signature, limits)
         loaded = monotonic()
         startup.load = (loaded - start) * _MS
-        example = read_example(files, limits.body)
+        example = read_example(files, limits.body) or layout.example
         inputs = decode_example(example, codec, files.uri) if warm and example is not None else None
         pace = warm_up(engine, inputs) if warm else None
     except BaseException:
@@ -67,7 +71,9 @@ def load_model(
     startup.warmup = (monotonic() - loaded) * _MS
     memory = max(gauge(found.name) - before, artifact_size(files))
     shown = example if example is not None and len(example) <= MAX_SHOWN else None
-    return ServedModel(assignment.name, assignment.revision, engine, codec, pace, memory, shown)
+    hint = None if assignment.bounds.batching is not None else layout.batching
+    batching = None if hint is None else BatchBounds(hint.max_size, hint.max_latency)
+    return ServedModel(assignment.name, assignment.revision, engine, codec, pace, memory, shown, batching)
 
 
 def artifact_size(artifact: Artifact) -> int:

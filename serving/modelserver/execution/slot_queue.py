@@ -17,10 +17,15 @@ class SlotQueue:
     """The slots and the queue of one model. Not thread-safe: only the event loop may use it."""
 
     def __init__(self, slots: int, queue: int, stats: Stats) -> None:
-        self._free = slots
+        self._free = self._slots = slots
         self._queue_limit = queue
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._stats = stats
+
+    def raise_to(self, slots: int) -> None:
+        """Have at least this many slots from now on."""
+        self._free += max(0, slots - self._slots)
+        self._slots = max(slots, self._slots)
 
     def try_acquire(self) -> bool:
         """Take a slot and return True, or return False when none is free. Free the slot with `release`."""

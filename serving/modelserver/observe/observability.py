@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 from starlette.types import ASGIApp
 
 from clusters.net.exposition import Family
-from serving.modelserver.base.assignment import ModelBounds
+from serving.modelserver.base.assignment import BatchBounds, ModelBounds
 from serving.modelserver.base.errors import BadOptions
 from serving.modelserver.base.observability_options import ENDPOINTS, ObservabilityOptions
 from serving.modelserver.base.stats import Stats
@@ -31,6 +31,7 @@ from serving.modelserver.observe.middleware import ObservabilityMiddleware
 from serving.modelserver.observe.response_stats import ResponseStats
 
 if TYPE_CHECKING:
+    from serving.modelserver.execution.batcher import Batcher
     from serving.modelserver.observe.payload_log import PayloadLog
     from serving.modelserver.observe.tracing import Tracing
 
@@ -91,16 +92,18 @@ class Observability:
         loop: AbstractEventLoop,
     ) -> Inference:
         """Return the inference of a model, with batches if configured, and traced if that is on."""
-        batcher = None
-        if bounds.batching is not None:
-            from serving.modelserver.execution.batcher import Batcher
-
-            batcher = Batcher(bounds.batching, workers, loop, self.metrics.batch)
+        batcher = None if bounds.batching is None else self.batcher(bounds.batching, workers, loop)
         if self._tracing is None:
             return Inference(lifecycle, slots, workers, bounds.timeout, loop, batcher)
         from serving.modelserver.observe.tracing import TracedInference
 
         return TracedInference(self._tracing, lifecycle, slots, workers, bounds.timeout, loop, batcher)
+
+    def batcher(self, batching: BatchBounds, workers: Workers, loop: AbstractEventLoop) -> Batcher:
+        """Return the batcher of a model."""
+        from serving.modelserver.execution.batcher import Batcher
+
+        return Batcher(batching, workers, loop, self.metrics.batch)
 
     def interceptors(self) -> Sequence[Any]:
         """Return the interceptors of a gRPC server, the outermost first. Its methods count in `metrics` themselves."""

@@ -36,6 +36,18 @@ class Artifact(msgspec.Struct, frozen=True):
             return [self.path.name]
         return sorted(self.digests) or disk.list_files(self.path, self.uri)
 
+    def below(self, folder: str) -> Artifact:
+        """Return the files below a subfolder (relative, POSIX) as a folder of their own, with the same URI and digest.
+
+        Call it only for a subfolder of `names`, which refuses links.
+        """
+        inside = {
+            name.removeprefix(f"{folder}/"): found
+            for name, found in self.digests.items()
+            if name.startswith(f"{folder}/")
+        }
+        return msgspec.structs.replace(self, path=self.path / folder, digests=inside)
+
     def read(self, name: str) -> bytes:
         """Return the content of a file of the folder. Raises StorageError if it is absent or has another digest."""
         if self.content is not None and name == self.path.name:

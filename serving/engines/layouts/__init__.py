@@ -1,0 +1,1 @@
+"""Folders of other model servers and registries: which files are the model, and what their description sets."""
