@@ -23,7 +23,7 @@ from typing import Final
 
 from loadtests.bench.figure import Figure
 from serving.storage.fetch import StorageOptions, fetch
-from serving.storage.transfer.limits import DownloadLimits
+from serving.storage.transfer.limits import TransferLimits
 
 HOST: Final = "127.0.0.1"
 LATENCY: Final = 0.002  # s
@@ -56,7 +56,7 @@ def downloads(folder: Path) -> Iterator[Figure]:
 
 def _seconds(folder: Path, port: int, name: str) -> tuple[float, float]:
     """Return the median seconds with several files at once, and with one."""
-    ways = [("", DownloadLimits()), (CLOSE, DownloadLimits(files_at_once=1))]
+    ways = [("", TransferLimits()), (CLOSE, TransferLimits(files_at_once=1))]
     took: tuple[list[float], list[float]] = ([], [])
     for _ in range(ROUNDS):
         for (path, limits), seconds in zip(ways, took, strict=True):

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Final
 
 from serving.storage.base import digest as digests
-from serving.storage.base.errors import DownloadInterrupted, HttpStatusError, StorageError
+from serving.storage.base.errors import HttpStatusError, StorageError, TransferInterrupted
 from serving.storage.folder_lock import LockedFolder, lock_folder
-from serving.storage.transfer.limits import DownloadDeadline
+from serving.storage.transfer.limits import TransferDeadline
 
 FILE: Final = "file"  # in the entry's folder: two URIs may have different names for the same bytes
 FILES: Final = "files"
@@ -111,18 +111,18 @@ class Cache:
             (path / folder.removeprefix(digests.PREFIX)).mkdir(mode=0o700, parents=True)
 
     @contextlib.contextmanager
-    def work_folder(self, key: str, deadline: DownloadDeadline | None = None) -> Iterator[Path]:
+    def work_folder(self, key: str, deadline: TransferDeadline | None = None) -> Iterator[Path]:
         """Yield a folder for the download `key` that no other caller uses; callers with the same key wait.
 
-        After DownloadInterrupted or HttpStatusError its files stay for the next call. Without a key the folder is new.
-        Raises DownloadInterrupted when another caller uses it until the deadline, StorageError.
+        After TransferInterrupted or HttpStatusError its files stay for the next call. Without a key the folder is new.
+        Raises TransferInterrupted when another caller uses it until the deadline, StorageError.
         """
         path = self._folder / _WORK / key if key else self._folder / TEMPORARY / _unique()
         locked = self._lock_work_folder(path, deadline)
         locked.temporary = True
         try:
             yield locked.path
-        except (DownloadInterrupted, HttpStatusError):
+        except (TransferInterrupted, HttpStatusError):
             locked.temporary = not key or not _size(locked.path)
             locked.release()
             with contextlib.suppress(StorageError), self._os_errors():
@@ -141,7 +141,7 @@ class Cache:
         locked.release()
         return True
 
-    def _lock_work_folder(self, path: Path, deadline: DownloadDeadline | None) -> LockedFolder:
+    def _lock_work_folder(self, path: Path, deadline: TransferDeadline | None) -> LockedFolder:
         while True:
             with self._os_errors():
                 with contextlib.suppress(FileExistsError):  # `exist_ok` fails when the folder is deleted meanwhile

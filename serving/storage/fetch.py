@@ -24,7 +24,7 @@ from serving.storage.transfer.progress import Progress, ignore_progress
 from serving.storage.transfer.urls import with_lower_scheme
 
 if TYPE_CHECKING:
-    from serving.storage.transfer.limits import DownloadLimits
+    from serving.storage.transfer.limits import TransferLimits
 
 __all__ = ["Artifact", "StorageOptions", "fetch", "options_from"]
 
@@ -50,7 +50,7 @@ class StorageOptions(msgspec.Struct, frozen=True):
     environ: Mapping[str, str]
     cache_limit: int = CACHE_LIMIT
     volumes: Path = VOLUMES
-    limits: DownloadLimits | None = None
+    limits: TransferLimits | None = None
     kept: Path | None = None
     kept_limit: int = 0
 
@@ -66,12 +66,12 @@ def options_from(environ: Mapping[str, str]) -> StorageOptions:
     """
     options = StorageOptions(environ, _number(environ, "KNODEL_CACHE_LIMIT", CACHE_LIMIT, "of bytes"))
     if environ.get(FILES_AT_ONCE):
-        from serving.storage.transfer.limits import DownloadLimits
+        from serving.storage.transfer.limits import TransferLimits
 
         count = _number(environ, FILES_AT_ONCE, 0, "of files")
         if not 1 <= count <= MOST_FILES_AT_ONCE:
             raise StorageError(f"{FILES_AT_ONCE}={count} is out of range: set it to 1 to {MOST_FILES_AT_ONCE}")
-        options = msgspec.structs.replace(options, limits=DownloadLimits(files_at_once=count))
+        options = msgspec.structs.replace(options, limits=TransferLimits(files_at_once=count))
     kept = environ.get("KNODEL_KEPT")
     if kept:
         from serving.storage.kept import size_limit
@@ -130,11 +130,11 @@ def _fetch_through_cache(
     from serving.storage.sources.source import SourceContext, source_for
     from serving.storage.transfer.credentials import Credentials
     from serving.storage.transfer.downloader import Downloader  # imports ssl, which local files do not need
-    from serving.storage.transfer.limits import DownloadDeadline, DownloadLimits
+    from serving.storage.transfer.limits import TransferDeadline, TransferLimits
 
     name = redact_url(uri)
-    limits = options.limits or DownloadLimits()
-    deadline = DownloadDeadline(name, limits.total)
+    limits = options.limits or TransferLimits()
+    deadline = TransferDeadline(name, limits.total)
     try:
         with closing(Downloader(allow_hosts, deadline, limits)) as downloader:
             context = SourceContext(downloader, Credentials(options.environ))

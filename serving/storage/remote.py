@@ -14,7 +14,7 @@ from serving.storage.base.artifact import Artifact
 from serving.storage.base.errors import StorageError
 from serving.storage.cache import ARCHIVES, FILE, FILES, FOLDERS, IMAGES, Cache
 from serving.storage.sources.source import DownloadedFile, DownloadedFolder, Source, new_folder
-from serving.storage.transfer.limits import DownloadDeadline
+from serving.storage.transfer.limits import TransferDeadline
 from serving.storage.transfer.progress import Progress
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ class ArtifactRequest:
     uri: str
     name: str
     digest: str
-    deadline: DownloadDeadline
+    deadline: TransferDeadline
 
     @property
     def key(self) -> str:

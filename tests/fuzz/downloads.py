@@ -18,13 +18,13 @@ from serving.storage.base.errors import StorageError
 from serving.storage.transfer import retry
 from serving.storage.transfer.client import StoreRequest
 from serving.storage.transfer.downloader import Download, Downloader
-from serving.storage.transfer.limits import DownloadDeadline, DownloadLimits
+from serving.storage.transfer.limits import TransferDeadline, TransferLimits
 from tests.fuzz.messages import mutilated
 from tests.fuzz.target import Target
 
 HOST: Final = "127.0.0.1"
 MOST: Final = 1000  # bytes of the file
-LIMITS: Final = DownloadLimits(connect=2.0, silence=2.0, total=5.0, retries=1, pause=0.0)
+LIMITS: Final = TransferLimits(connect=2.0, silence=2.0, total=5.0, retries=1, pause=0.0)
 SEPARATOR: Final = b"\xff\xfe\xfd"  # between what is answered to one connection and to the next
 _REQUEST_END: Final = b"\r\n\r\n"
 _PIECE: Final = 1 << 16  # bytes
@@ -67,7 +67,7 @@ def checking() -> Iterator[Callable[[bytes], None]]:
 
 def check_download(port: int) -> None:
     """Download. Raises AssertionError, or what is no StorageError, when a promise is broken."""
-    deadline = DownloadDeadline("uri", LIMITS.total)
+    deadline = TransferDeadline("uri", LIMITS.total)
     downloader = Downloader(frozenset({HOST}), deadline, LIMITS, sleep=lambda seconds: None)
     request = StoreRequest(f"http://{HOST}:{port}/m", "uri", secrets={"Authorization": "Bearer secret"})
     with tempfile.TemporaryDirectory() as folder, closing(downloader):

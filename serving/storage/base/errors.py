@@ -2,7 +2,7 @@
 
     KnodelError
     └── StorageError             the artifact cannot be read, or its digest is wrong
-        ├── DownloadInterrupted  a connection failed or timed out; a later attempt resumes the download
+        ├── TransferInterrupted  a connection failed or timed out; a later attempt resumes the transfer
         ├── HttpStatusError      the store responded with an error status
         ├── OutsideFolder        a link leads out of the folder that bounds the read
         └── RetryableStorageError       no room, or the files are being written; a later call may succeed
@@ -20,7 +20,7 @@ class StorageError(KnodelError):
     """The artifact of a storage URI cannot be read, or its digest is wrong. `str(error)` is one line."""
 
 
-class DownloadInterrupted(StorageError):
+class TransferInterrupted(StorageError):
     """A connection failed, was closed early or timed out."""
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import io
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -18,23 +19,29 @@ from urllib.parse import urljoin
 from clusters.base.sizes import format_size
 from clusters.net.retry_after import parse_retry_after
 from clusters.net.ssrf import allowed_after
-from serving.storage.base.errors import DownloadInterrupted, HttpStatusError, StorageError
+from serving.storage.base.errors import HttpStatusError, StorageError, TransferInterrupted
 from serving.storage.transfer.connection import Connection, translate
-from serving.storage.transfer.limits import DownloadDeadline, DownloadLimits
+from serving.storage.transfer.limits import TransferDeadline, TransferLimits
 from serving.storage.transfer.pool import StoreConnectionPool
 from serving.storage.transfer.urls import HttpUrl, parse_url
 
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+_NOT_REPEATABLE: Final = frozenset({"POST", "PATCH"})
+"""Methods whose requests are not sent over an idle connection, since the server may have closed it: a failure there
+does not show whether the server has acted (RFC 9110, section 9.2.2)."""
+_REFUSED_BODY: Final = (BrokenPipeError, ConnectionResetError)
+"""Errors of sending when a server responds, and closes the connection, before it has read the whole body."""
 _CHUNK: Final = 1 << 18  # bytes between two checks of the limits
 _LONGEST_RETRY_AFTER: Final = 60.0  # s
 
 
 @dataclass(frozen=True, slots=True)
 class StoreRequest:
-    """A GET request, or a POST with a `body`. `name` denotes it in messages.
+    """A GET request, a POST with a `body`, or another `method`. `name` denotes it in messages.
 
     `secrets` are headers for the origin (scheme, host, port) of `url` only; redirects to other origins do not get them.
-    After a 401 of that origin, `login` returns new secrets, and the request is repeated once.
+    After a 401 of that origin, `login` returns new secrets, and the request is repeated once. `sent` is called with the
+    number of bytes of the body that have been sent. `action` completes messages: "cannot be downloaded".
     """
 
     url: str
@@ -43,6 +50,14 @@ class StoreRequest:
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     body: bytes | None = None
     login: Callable[[StoreResponse], Mapping[str, str]] | None = None
+    method: str = ""
+    sent: Callable[[int], None] | None = None
+    action: str = "downloaded"
+
+    @property
+    def failure(self) -> str:
+        """Return the beginning of messages about a failed request."""
+        return f"{self.name}: cannot be {self.action}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +110,7 @@ class StoreClient:
             content = client.read(response, 1 << 20)
     """
 
-    def __init__(self, allow_hosts: frozenset[str], limits: DownloadLimits, deadline: DownloadDeadline) -> None:
+    def __init__(self, allow_hosts: frozenset[str], limits: TransferLimits, deadline: TransferDeadline) -> None:
         self.pool = StoreConnectionPool(limits, deadline)
         self._limits = limits
         self._allow_hosts = allow_hosts
@@ -118,7 +133,7 @@ class StoreClient:
             yield response
 
     def iter_bytes(self, response: StoreResponse) -> Iterator[bytes]:
-        """Yield the body as it arrives. Raises DownloadInterrupted when it breaks off or at the deadline."""
+        """Yield the body as it arrives. Raises TransferInterrupted when it breaks off or at the deadline."""
         while True:
             try:
                 chunk = response.response.read1(_CHUNK)
@@ -129,14 +144,14 @@ class StoreClient:
             yield chunk
 
     def read(self, response: StoreResponse, most: int) -> bytes:
-        """Return the body. Raises StorageError for more than `most` bytes, DownloadInterrupted for a partial body."""
+        """Return the body. Raises StorageError for more than `most` bytes, TransferInterrupted for a partial body."""
         body = bytearray()
         for chunk in self.iter_bytes(response):
             body += chunk
             if len(body) > most:
                 raise StorageError(f"{response.name}: the response has more than {format_size(most)}, the limit")
         if response.response.length:  # `read1` does not raise when the server closes the connection early
-            raise DownloadInterrupted(f"{response.name}: it ended early")
+            raise TransferInterrupted(f"{response.name}: it ended early")
         return bytes(body)
 
     @contextlib.contextmanager
@@ -152,13 +167,14 @@ class StoreClient:
             try:
                 allowed = allowed_after(connection.peer, allowed)
                 location = response.headers.get("Location")
-                if response.status not in _REDIRECTS or not location or request.body is not None:
+                follows = request.body is None and request.method in ("", "HEAD")
+                if response.status not in _REDIRECTS or not location or not follows:
                     yield StoreResponse(response, allowed, request.name, direct)
                     return
-                url = _redirect_url(request.name, url, location)
+                url = _redirect_url(request.failure, url, location)
             finally:
                 self.pool.give_back(connection, response)
-        raise StorageError(f"{request.name}: cannot be downloaded: more than {self._limits.redirects} redirects")
+        raise StorageError(f"{request.failure}: more than {self._limits.redirects} redirects")
 
     def _send(
         self, url: HttpUrl, request: StoreRequest, secrets: Mapping[str, str], allowed: frozenset[str]
@@ -166,17 +182,20 @@ class StoreClient:
         """Send one request over an idle or new connection and return its response. Raises StorageError."""
         headers = {"Host": url.host_header, "Accept-Encoding": "identity", "User-Agent": "knodel"}
         headers |= {**request.headers, **secrets}
-        method = "GET" if request.body is None else "POST"
-        idle = self.pool.take(url, allowed) if request.body is None else None  # a POST must not be repeated
+        method = request.method or ("GET" if request.body is None else "POST")
+        if request.body is not None:
+            headers["Content-Length"] = str(len(request.body))
+        idle = self.pool.take(url, allowed) if method not in _NOT_REPEATABLE else None
         connection = idle or self.pool.open(url, request.name, allowed)
         while True:
             try:
-                connection.request(method, url.request_target, request.body, headers)
+                with contextlib.suppress(*_REFUSED_BODY) if request.body else contextlib.nullcontext():
+                    connection.request(method, url.request_target, _body_reader(request), headers)
                 return connection, connection.getresponse()
             except (OSError, http.client.HTTPException) as error:
                 connection.close()
                 if connection is not idle or isinstance(error, TimeoutError):
-                    raise translate(f"{request.name}: cannot be downloaded", error) from error
+                    raise translate(request.failure, error) from error
                 connection = self.pool.open(url, request.name, allowed)  # the server closed the idle one
             except ValueError as error:  # from http.client, for the value of a header
                 connection.close()
@@ -188,12 +207,32 @@ class StoreClient:
                 raise
 
 
-def _redirect_url(name: str, url: str, location: str) -> str:
+def _body_reader(request: StoreRequest) -> io.BytesIO | None:
+    """Return a reader of the body that reports the bytes which have been read from it, and so were sent before."""
+    if request.body is None:
+        return None
+    return _ReportingReader(request.body, request.sent) if request.sent else io.BytesIO(request.body)
+
+
+class _ReportingReader(io.BytesIO):
+    """Calls `sent` with the bytes of the former reads at each read."""
+
+    def __init__(self, body: bytes, sent: Callable[[int], None]) -> None:
+        super().__init__(body)
+        self._sent = sent
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Return the next block."""
+        self._sent(self.tell())
+        return super().read(size)
+
+
+def _redirect_url(failure: str, url: str, location: str) -> str:
     """Return the absolute URL of a redirect. Raises StorageError when it is invalid or leaves https."""
     try:
         target = urljoin(url, location)
     except ValueError as error:
-        raise StorageError(f"{name}: cannot be downloaded: it redirects to an invalid URL") from error
+        raise StorageError(f"{failure}: it redirects to an invalid URL") from error
     if url.lower().startswith("https:") and not target.lower().startswith("https:"):
-        raise StorageError(f"{name}: cannot be downloaded: it redirects from https to {target.partition(':')[0][:20]}")
+        raise StorageError(f"{failure}: it redirects from https to {target.partition(':')[0][:20]}")
     return target

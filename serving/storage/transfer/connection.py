@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any, Final, cast
 
 from clusters.net.ssrf import AddressRefused, check_addresses
-from serving.storage.base.errors import DownloadInterrupted, StorageError
-from serving.storage.transfer.limits import DownloadDeadline, DownloadLimits
+from serving.storage.base.errors import StorageError, TransferInterrupted
+from serving.storage.transfer.limits import TransferDeadline, TransferLimits
 from serving.storage.transfer.urls import HttpUrl
 
 Track = Callable[[socket.socket], None]
@@ -23,6 +23,7 @@ Track = Callable[[socket.socket], None]
 
 _SHORTEST: Final = 0.001  # s; a timeout of 0 would make the socket non-blocking
 _QUICK_ACK: Final[int | None] = getattr(socket, "TCP_QUICKACK", None)  # Linux only
+_SENT_AT_ONCE: Final = 1 << 16  # bytes of a request's body
 _DRAIN_READS: Final = 16  # reads of the rest of a response, so that its connection can be used again
 _DRAIN_SILENCE: Final = 1.0  # s for each of these reads
 _DRAIN_BYTES: Final = 1 << 16  # in all these reads together
@@ -31,16 +32,16 @@ _DRAIN_BYTES: Final = 1 << 16  # in all these reads together
 class Connection(http.client.HTTPConnection):
     """An open connection to the address `peer` of a URL's host, all `addresses` of which were checked.
 
-    `context` returns the TLS settings. Raises DownloadInterrupted, and StorageError when an address is refused.
+    `context` returns the TLS settings. Raises TransferInterrupted, and StorageError when an address is refused.
     """
 
     auto_open = 0  # never reconnect: `http.client` would not check the address
 
     def __init__(
-        self, url: HttpUrl, name: str, allowed: frozenset[str], limits: DownloadLimits, deadline: DownloadDeadline,
+        self, url: HttpUrl, name: str, allowed: frozenset[str], limits: TransferLimits, deadline: TransferDeadline,
         context: Callable[[], ssl.SSLContext], track: Track,
     ) -> None:  # fmt: skip
-        super().__init__(url.host, url.port)
+        super().__init__(url.host, url.port, blocksize=_SENT_AT_ONCE)
         self.origin = url.origin
         try:
             found = socket.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
@@ -73,7 +74,7 @@ class Connection(http.client.HTTPConnection):
                 if self.sock is None or response.isclosed() or response.length == 0 or size > _DRAIN_BYTES:
                     break
                 size += len(response.read1(_DRAIN_BYTES))
-        except (OSError, http.client.HTTPException, DownloadInterrupted):
+        except (OSError, http.client.HTTPException, TransferInterrupted):
             return False
         finally:
             complete = not response.length and (response.isclosed() or response.length == 0)
@@ -85,7 +86,7 @@ class Connection(http.client.HTTPConnection):
 class _DeadlineSocket:
     """The methods of a socket that `http.client` calls, with timeouts that end at the deadline."""
 
-    def __init__(self, sock: socket.socket, silence: float, deadline: DownloadDeadline) -> None:
+    def __init__(self, sock: socket.socket, silence: float, deadline: TransferDeadline) -> None:
         self.close = sock.close  # a file from `makefile` stays readable until it is closed too
         self.silence = self.longest_silence = silence
         self.surplus = False  # True after bytes beyond the end of a response
@@ -93,7 +94,7 @@ class _DeadlineSocket:
         self._deadline = deadline
 
     def sendall(self, data: Any) -> None:
-        """Send all bytes. Raises DownloadInterrupted, OSError."""
+        """Send all bytes. Raises TransferInterrupted, OSError."""
         self.set_timeout()
         self._sock.sendall(data)
         if _QUICK_ACK is not None:
@@ -105,7 +106,7 @@ class _DeadlineSocket:
         return _ResponseReader(_Reader(self, self._sock))
 
     def set_timeout(self) -> None:
-        """Set the timeout of the next operation. Raises DownloadInterrupted at the deadline."""
+        """Set the timeout of the next operation. Raises TransferInterrupted at the deadline."""
         self._deadline.check()
         self._sock.settimeout(max(min(self.silence, self._deadline.left), _SHORTEST))
 
@@ -132,7 +133,7 @@ class _Reader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any, /) -> int | None:
-        """Read some bytes; return None after the end of the response. Raises DownloadInterrupted, OSError."""
+        """Read some bytes; return None after the end of the response. Raises TransferInterrupted, OSError."""
         if self.ended:
             return None
         self.timed.set_timeout()
@@ -158,7 +159,7 @@ class _ResponseReader(io.BufferedReader):
 
 
 def translate(what: str, error: Exception) -> StorageError:
-    """Return the StorageError for a failed connection: DownloadInterrupted where a retry may succeed.
+    """Return the StorageError for a failed connection: TransferInterrupted where a retry may succeed.
 
     Its text contains neither addresses nor credentials.
     """
@@ -167,12 +168,12 @@ def translate(what: str, error: Exception) -> StorageError:
     if isinstance(error, UnicodeError) or (isinstance(error, socket.gaierror) and error.errno == socket.EAI_NONAME):
         return StorageError(f"{what}: there is no such host")
     if isinstance(error, http.client.IncompleteRead):
-        return DownloadInterrupted(f"{what}: it ended early")
+        return TransferInterrupted(f"{what}: it ended early")
     if isinstance(error, http.client.HTTPException) and not isinstance(error, OSError):  # as RemoteDisconnected is
         return StorageError(f"{what}: the response is not HTTP")
     if isinstance(error, TimeoutError):
-        return DownloadInterrupted(f"{what}: no response in time")
-    return DownloadInterrupted(f"{what}: {getattr(error, 'strerror', None) or type(error).__name__}")
+        return TransferInterrupted(f"{what}: no response in time")
+    return TransferInterrupted(f"{what}: {getattr(error, 'strerror', None) or type(error).__name__}")
 
 
 def _start_tls(context: ssl.SSLContext, sock: socket.socket, host: str, track: Track) -> ssl.SSLSocket:
@@ -188,11 +189,11 @@ def _start_tls(context: ssl.SSLContext, sock: socket.socket, host: str, track: T
 
 
 def _connect_to_first(
-    found: list[Any], limits: DownloadLimits, deadline: DownloadDeadline, track: Track
+    found: list[Any], limits: TransferLimits, deadline: TransferDeadline, track: Track
 ) -> tuple[socket.socket, str]:
     """Connect to the first address that accepts; return the socket and the address.
 
-    Raises the OSError of the last address, DownloadInterrupted.
+    Raises the OSError of the last address, TransferInterrupted.
     """
     failure = OSError("no address")
     for family, kind, protocol, _, address in found:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from queue import Empty, SimpleQueue
 
 from clusters.base.sizes import format_size
 from serving.storage.base import digest as digests
 from serving.storage.base.disk import LARGEST_FILE
-from serving.storage.base.errors import DownloadInterrupted, StorageError
+from serving.storage.base.errors import StorageError, TransferInterrupted
 from serving.storage.transfer.client import StoreClient, StoreRequest, StoreResponse
-from serving.storage.transfer.limits import DownloadDeadline, DownloadLimits
+from serving.storage.transfer.limits import TransferDeadline, TransferLimits
+from serving.storage.transfer.parallel import run_all
 from serving.storage.transfer.partial_file import PartialFile, open_partial_file
 from serving.storage.transfer.progress import FolderProgress, Progress, ignore_progress
 from serving.storage.transfer.retry import Retry
@@ -50,11 +49,11 @@ class Downloader:
     def __init__(
         self,
         allow_hosts: frozenset[str],
-        deadline: DownloadDeadline,
-        limits: DownloadLimits | None = None,
+        deadline: TransferDeadline,
+        limits: TransferLimits | None = None,
         sleep: Callable[[float], None] | None = None,
     ) -> None:
-        limits = limits or DownloadLimits()
+        limits = limits or TransferLimits()
         self.client = StoreClient(allow_hosts, limits, deadline)
         self.retry = Retry(limits, deadline, sleep)
         self._at_once = limits.files_at_once
@@ -67,7 +66,7 @@ class Downloader:
     def save(self, wanted: Download, progress: Progress = ignore_progress) -> str:
         """Download a file and return its digest (`sha256:…`).
 
-        Resume the part that an earlier call wrote; do not request a complete file again. Raises DownloadInterrupted,
+        Resume the part that an earlier call wrote; do not request a complete file again. Raises TransferInterrupted,
         HttpStatusError, StorageError.
         """
         with open_partial_file(wanted.path, wanted.name) as part:
@@ -83,42 +82,11 @@ class Downloader:
 
         The first error cancels all other downloads of this downloader, for good, and is raised.
         """
-        pending: SimpleQueue[int] = SimpleQueue()
-        for index in range(len(wanted)):
-            pending.put(index)
-        found = [""] * len(wanted)
-        errors: list[BaseException] = []
+        tasks = [partial(self.save, one, progress.of_file(index)) for index, one in enumerate(wanted)]
+        return run_all(tasks, self._at_once, self.cancel)
 
-        def work() -> None:
-            try:
-                with contextlib.suppress(Empty):
-                    while not errors:
-                        index = pending.get_nowait()
-                        found[index] = self.save(wanted[index], progress.of_file(index))
-            except BaseException as error:
-                errors.append(error)
-                self._cancel()
-
-        threads = [
-            threading.Thread(target=work, name="download", daemon=True)  # the process can end without them
-            for _ in range(min(self._at_once, len(wanted)) - 1)
-        ]
-        try:
-            with contextlib.suppress(RuntimeError):  # the machine has no more threads: fewer files at once
-                for thread in threads:
-                    thread.start()
-            work()
-            for thread in threads:
-                if thread.ident is not None:
-                    thread.join()
-        except BaseException:
-            self._cancel()
-            raise
-        if errors:
-            raise errors[0]
-        return found
-
-    def _cancel(self) -> None:
+    def cancel(self) -> None:
+        """End all downloads of this downloader, for good: they raise TransferInterrupted."""
         self._deadline.cancel()
         self.retry.slots.notify_all()
         self.client.pool.abort()
@@ -148,7 +116,7 @@ class Downloader:
     def _append(
         self, response: StoreResponse, part: PartialFile, progress: Progress, most: int, total: int | None
     ) -> None:
-        """Append the body. Raises DownloadInterrupted unless the file has `total` bytes then."""
+        """Append the body. Raises TransferInterrupted unless the file has `total` bytes then."""
         if total is not None and total > most:
             raise StorageError(f"{response.name}: has {format_size(total)}, and {format_size(most)} is the limit")
         for chunk in self.client.iter_bytes(response):
@@ -157,6 +125,6 @@ class Downloader:
             progress(part.size + len(chunk), total)
             part.append(chunk)
         if total is not None and part.size != total:
-            raise DownloadInterrupted(
+            raise TransferInterrupted(
                 f"{response.name}: cannot be downloaded: it ended after {part.size} of {total} bytes"
             )

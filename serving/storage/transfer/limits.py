@@ -1,4 +1,4 @@
-"""Limits of downloads: times, retries, files at once, and the deadline of an artifact."""
+"""Limits of transfers: times, retries, files at once, and the deadline of an artifact."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from serving.storage.base.errors import DownloadInterrupted
+from serving.storage.base.errors import TransferInterrupted
 
 
 @dataclass(frozen=True, slots=True)
-class DownloadLimits:
-    """Limits of one artifact's download; times in seconds.
+class TransferLimits:
+    """Limits of one artifact's download or upload; times in seconds.
 
     connect         time for one connection attempt
     silence         longest time without a byte
@@ -20,7 +20,7 @@ class DownloadLimits:
     redirects       redirects that one request follows
     retries         consecutive retries without a new byte
     pause           time before the first retry; doubles with each further one
-    files_at_once   files of one artifact that are downloaded at the same time. Each takes a thread, a connection, two
+    files_at_once   files of one artifact that are transferred at the same time. Each takes a thread, a connection, two
                     open files and about 0.5 MiB of memory. A server that answers 429 or 503 gets fewer at once.
     """
 
@@ -33,11 +33,21 @@ class DownloadLimits:
     files_at_once: int = 8
 
 
-class DownloadDeadline:
-    """The deadline of the artifact `name`, `seconds` after construction by the clock `monotonic`. Thread-safe."""
+class TransferDeadline:
+    """The deadline of the artifact `name`, `seconds` after construction by the clock `monotonic`. Thread-safe.
 
-    def __init__(self, name: str, seconds: float, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._name = name
+    Its errors end with what cannot be done: `downloaded` or `uploaded`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        seconds: float,
+        monotonic: Callable[[], float] = time.monotonic,
+        *,
+        action: str = "downloaded",
+    ) -> None:
+        self._failure = f"{name}: cannot be {action}"
         self._seconds = seconds
         self._monotonic = monotonic
         self._end = monotonic() + seconds
@@ -49,14 +59,14 @@ class DownloadDeadline:
         return 0.0 if self._cancelled.is_set() else self._end - self._monotonic()
 
     def check(self) -> None:
-        """Raise DownloadInterrupted once the deadline has passed or was cancelled."""
+        """Raise TransferInterrupted once the deadline has passed or was cancelled."""
         if self._cancelled.is_set():
-            raise DownloadInterrupted(f"{self._name}: cannot be downloaded: cancelled, since one of its files failed")
+            raise TransferInterrupted(f"{self._failure}: cancelled, since one of its files failed")
         if self.left <= 0:
-            raise DownloadInterrupted(f"{self._name}: cannot be downloaded: not complete after {self._seconds:g} s")
+            raise TransferInterrupted(f"{self._failure}: not complete after {self._seconds:g} s")
 
     def cancel(self) -> None:
-        """End the download in all threads: from now on `check` raises and `sleep` returns at once."""
+        """End the transfer in all threads: from now on `check` raises and `sleep` returns at once."""
         self._cancelled.set()
 
     def sleep(self, seconds: float) -> None:

@@ -10,7 +10,7 @@ import threading
 import weakref
 
 from serving.storage.transfer.connection import Connection
-from serving.storage.transfer.limits import DownloadDeadline, DownloadLimits
+from serving.storage.transfer.limits import TransferDeadline, TransferLimits
 from serving.storage.transfer.urls import HttpUrl
 
 
@@ -22,7 +22,7 @@ class StoreConnectionPool:
     often redirects each file to a second host.
     """
 
-    def __init__(self, limits: DownloadLimits, deadline: DownloadDeadline) -> None:
+    def __init__(self, limits: TransferLimits, deadline: TransferDeadline) -> None:
         self._limits = limits
         self._deadline = deadline
         self._lock = threading.Lock()
@@ -32,7 +32,7 @@ class StoreConnectionPool:
         self._context: ssl.SSLContext | None = None
 
     def open(self, url: HttpUrl, name: str, allowed: frozenset[str]) -> Connection:
-        """Open a connection. Raises DownloadInterrupted, StorageError."""
+        """Open a connection. Raises TransferInterrupted, StorageError."""
         return Connection(url, name, allowed, self._limits, self._deadline, self._tls_context, self._track)
 
     def take(self, url: HttpUrl, allowed: frozenset[str]) -> Connection | None:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
 from clusters.base.backoff import Backoff
-from serving.storage.base.errors import DownloadInterrupted, HttpStatusError
-from serving.storage.transfer.limits import DownloadDeadline, DownloadLimits
+from serving.storage.base.errors import HttpStatusError, TransferInterrupted
+from serving.storage.transfer.limits import TransferDeadline, TransferLimits
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ _OVERLOADED: Final = frozenset({429, 503})
 class Slots:
     """Bound the number of requests at the same time. Thread-safe."""
 
-    def __init__(self, limit: int, deadline: DownloadDeadline) -> None:
+    def __init__(self, limit: int, deadline: TransferDeadline) -> None:
         self._limit = limit
         self._deadline = deadline
         self._used = 0
@@ -32,7 +32,7 @@ class Slots:
 
     @contextlib.contextmanager
     def acquire(self) -> Iterator[None]:
-        """Wait for a free slot and hold it during the `with` block. Raises DownloadInterrupted at the deadline."""
+        """Wait for a free slot and hold it during the `with` block. Raises TransferInterrupted at the deadline."""
         with self._changed:
             while self._used >= self._limit:
                 self._deadline.check()
@@ -67,7 +67,7 @@ class Retry:
     """
 
     def __init__(
-        self, limits: DownloadLimits, deadline: DownloadDeadline, sleep: Callable[[float], None] | None
+        self, limits: TransferLimits, deadline: TransferDeadline, sleep: Callable[[float], None] | None
     ) -> None:
         self.slots = Slots(max(1, limits.files_at_once), deadline)
         self._retries = limits.retries
@@ -76,7 +76,7 @@ class Retry:
         self._sleep = sleep or deadline.sleep
 
     def run(self, attempt: Callable[[], T], received: Callable[[], int] = lambda: 0) -> T:
-        """Return the result of `attempt`; retry after DownloadInterrupted and transient HTTP errors.
+        """Return the result of `attempt`; retry after TransferInterrupted and transient HTTP errors.
 
         `received` returns the bytes so far. An attempt with new bytes resets the number of retries. Raises the error of
         the last attempt.
@@ -86,7 +86,7 @@ class Retry:
             with self.slots.acquire():
                 try:
                     return attempt()
-                except (DownloadInterrupted, HttpStatusError) as error:
+                except (TransferInterrupted, HttpStatusError) as error:
                     stalled = received() <= most
                     if not stalled:
                         retries, most = 0, received()

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 
 from serving.storage.transfer.downloader import Downloader
-from serving.storage.transfer.limits import DownloadDeadline, DownloadLimits
+from serving.storage.transfer.limits import TransferDeadline, TransferLimits
 
 LOOPBACK = frozenset({"127.0.0.1"})
-ONCE = DownloadLimits(retries=0)  # what fails is not tried again
+ONCE = TransferLimits(retries=0)  # what fails is not tried again
 Answer = Callable[[BaseHTTPRequestHandler], None]
 
 
-def downloader(limits: DownloadLimits = ONCE, sleep: Callable[[float], None] = time.sleep) -> Downloader:
+def downloader(limits: TransferLimits = ONCE, sleep: Callable[[float], None] = time.sleep) -> Downloader:
     """Return a downloader that may connect to loopback."""
-    return Downloader(LOOPBACK, DownloadDeadline("uri", limits.total), limits, sleep)
+    return Downloader(LOOPBACK, TransferDeadline("uri", limits.total), limits, sleep)
 
 
 class Store:

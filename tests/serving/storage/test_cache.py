@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from serving.storage.base.digest import of_bytes
-from serving.storage.base.errors import DownloadInterrupted, HttpStatusError, StorageError
+from serving.storage.base.errors import HttpStatusError, StorageError, TransferInterrupted
 from serving.storage.cache import FILES, FOLDERS, Cache
 from serving.storage.fetch import StorageOptions, fetch, options_from
-from serving.storage.transfer.limits import DownloadDeadline
+from serving.storage.transfer.limits import TransferDeadline
 from tests.serving.storage.archives import MODEL, tar
 from tests.serving.storage.conftest import LOOPBACK, Store
 from tests.support.wait import eventually
@@ -98,9 +98,9 @@ def test_what_a_dead_process_left_is_deleted(tmp_path: Path) -> None:
 
 def test_a_workplace_is_kept_when_the_store_breaks_off_or_refuses(tmp_path: Path) -> None:
     cache = Cache(tmp_path, 1 << 20)
-    with pytest.raises(DownloadInterrupted), cache.work_folder("key") as work:
+    with pytest.raises(TransferInterrupted), cache.work_folder("key") as work:
         (work / "part").write_bytes(b"x")
-        raise DownloadInterrupted("broken")
+        raise TransferInterrupted("broken")
     with pytest.raises(HttpStatusError), cache.work_folder("key") as work:
         assert (work / "part").read_bytes() == b"x"
         raise HttpStatusError("the token has ended", 401)
@@ -119,9 +119,9 @@ def test_a_workplace_is_kept_when_the_store_breaks_off_or_refuses(tmp_path: Path
 def test_workplaces_that_are_kept_count_for_the_limit(tmp_path: Path) -> None:
     cache = Cache(tmp_path, SIZE)
     for key in ("first", "second"):
-        with pytest.raises(DownloadInterrupted), cache.work_folder(key) as work:
+        with pytest.raises(TransferInterrupted), cache.work_folder(key) as work:
             (work / "part").write_bytes(b"x" * SIZE)
-            raise DownloadInterrupted("broken")
+            raise TransferInterrupted("broken")
     assert [path.name for path in (tmp_path / "work").iterdir()] == ["second"]
 
 
@@ -132,8 +132,8 @@ def test_who_waits_for_another_process_does_so_until_the_deadline(tmp_path: Path
         clock[0] += seconds
 
     cache = Cache(tmp_path, 1 << 20, sleep)
-    deadline = DownloadDeadline("uri", 5, lambda: clock[0])
-    with cache.work_folder("key"), pytest.raises(DownloadInterrupted, match="5 s"), cache.work_folder("key", deadline):
+    deadline = TransferDeadline("uri", 5, lambda: clock[0])
+    with cache.work_folder("key"), pytest.raises(TransferInterrupted, match="5 s"), cache.work_folder("key", deadline):
         pass
     assert 5 <= clock[0] < 6
 

@@ -15,11 +15,11 @@ import pytest
 
 from clusters.net import ssrf
 from serving.storage.base.artifact import Artifact
-from serving.storage.base.errors import DownloadInterrupted, StorageError
+from serving.storage.base.errors import StorageError, TransferInterrupted
 from serving.storage.fetch import StorageOptions, fetch
 from serving.storage.transfer.client import StoreRequest
 from serving.storage.transfer.downloader import Download, Downloader
-from serving.storage.transfer.limits import DownloadDeadline
+from serving.storage.transfer.limits import TransferDeadline
 from tests.serving.storage.conftest import LOOPBACK, ONCE, Answer, Store, downloader
 
 CONTENT = b"a model" * 1000
@@ -175,9 +175,9 @@ def drip(handler: BaseHTTPRequestHandler, piece: bytes, pause: float = 0.01) -> 
 @pytest.mark.parametrize("answer", [drips_head, drips_body, never_answers])
 def test_a_download_takes_no_longer_than_allowed(store: Store, tmp_path: Path, answer: Answer) -> None:
     store.answers["/m"] = answer
-    deadline = DownloadDeadline("uri", 0.15)
+    deadline = TransferDeadline("uri", 0.15)
     uri = store.url("/m")
-    with pytest.raises(DownloadInterrupted, match=r"0\.15 s|in time"):
+    with pytest.raises(TransferInterrupted, match=r"0\.15 s|in time"):
         Downloader(LOOPBACK, deadline).save(Download(uri, lambda: StoreRequest(uri, uri), tmp_path / "part"))
     assert -1 < deadline.left <= 0.01
 

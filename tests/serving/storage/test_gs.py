@@ -19,7 +19,7 @@ from serving.storage.base.digest import of_bytes
 from serving.storage.base.errors import StorageError
 from serving.storage.fetch import StorageOptions, fetch
 from serving.storage.sources import gs_token
-from serving.storage.transfer.limits import DownloadLimits
+from serving.storage.transfer.limits import TransferLimits
 from tests.serving.storage.archives import MODEL
 from tests.serving.storage.conftest import LOOPBACK, Store, downloader
 
@@ -105,7 +105,7 @@ def google(store: Store, key: rsa.RSAPrivateKey) -> Google:
 
 
 def get(
-    uri: str, google: Google, tmp_path: Path, account: str = "", digest: str = "", limits: DownloadLimits | None = None
+    uri: str, google: Google, tmp_path: Path, account: str = "", digest: str = "", limits: TransferLimits | None = None
 ) -> Artifact:
     (tmp_path / "secret").mkdir(exist_ok=True)
     if account:
@@ -127,7 +127,7 @@ def test_an_object_and_a_prefix_with_the_key_of_a_service_account(google: Google
 
 def test_a_token_that_ends_is_replaced(google: Google, tmp_path: Path) -> None:
     google.lasts = 1
-    one = DownloadLimits(files_at_once=1)  # a new token of this store ends the one before
+    one = TransferLimits(files_at_once=1)  # a new token of this store ends the one before
     assert content(get("gs://models/a b/", google, tmp_path, google.service_account(), limits=one)) == MODEL
     assert google.store.asked.count("/token") == len(google.store.asked) / 2
 

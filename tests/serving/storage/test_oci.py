@@ -16,7 +16,7 @@ from serving.storage.base.errors import StorageError
 from serving.storage.fetch import StorageOptions, fetch
 from serving.storage.sources.oci import LARGEST_IMAGE
 from serving.storage.sources.oci_reference import basic_credentials, parse_reference
-from serving.storage.transfer.limits import DownloadLimits
+from serving.storage.transfer.limits import TransferLimits
 from tests.serving.storage.archives import MODEL, tar, tar_entry, tar_of
 from tests.serving.storage.conftest import LOOPBACK, ONCE, Store
 from tests.serving.storage.images import LOGIN, Registry
@@ -34,7 +34,7 @@ def registry(store: Store, elsewhere: Store) -> Registry:
     return Registry(store, elsewhere)
 
 
-def get(uri: str, tmp_path: Path, digest: str = "", config: str = "", limits: DownloadLimits = ONCE) -> Artifact:
+def get(uri: str, tmp_path: Path, digest: str = "", config: str = "", limits: TransferLimits = ONCE) -> Artifact:
     (tmp_path / "secret").mkdir(exist_ok=True)
     if config:
         (tmp_path / "secret" / ".dockerconfigjson").write_text(config)
@@ -140,7 +140,7 @@ def test_a_token_that_ends_between_layers_or_within_one_is_replaced(
     digest = registry.push_manifest({"schemaVersion": 2, "layers": blobs})
     host = f"127.0.0.1:{store.server.server_port}"
     config = json.dumps({"auths": {host: {"auth": LOGIN}}})
-    limits = DownloadLimits(pause=0, files_at_once=1)  # a token of this registry serves a single request
+    limits = TransferLimits(pause=0, files_at_once=1)  # a token of this registry serves a single request
     found = get(registry.uri(), tmp_path, digest if digest_known else "", config, limits)
     assert content(found) == MODEL
     assert sum(path.startswith("/token") for path in store.asked) == 4

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from serving.storage.base.artifact import Artifact
-from serving.storage.base.errors import DownloadInterrupted, HttpStatusError, StorageError
+from serving.storage.base.errors import HttpStatusError, StorageError, TransferInterrupted
 from serving.storage.remote import ArtifactRequest, fetch_remote
 from serving.storage.sources.single_file import HttpFileSource
 from serving.storage.sources.source import SourceContext
 from serving.storage.transfer.credentials import Credentials
-from serving.storage.transfer.limits import DownloadDeadline, DownloadLimits
+from serving.storage.transfer.limits import TransferDeadline, TransferLimits
 from serving.storage.transfer.progress import Progress, ignore_progress
 from serving.storage.transfer.retry import Retry
 from tests.serving.storage.conftest import Store, downloader
@@ -41,10 +41,10 @@ class Pauses:
 def get(
     uri: str, cache: Path, digest: str = DIGEST, progress: Progress = ignore_progress, pauses: Pauses | None = None
 ) -> Artifact:
-    asking = downloader(DownloadLimits(retries=2), pauses or Pauses())
+    asking = downloader(TransferLimits(retries=2), pauses or Pauses())
     source = HttpFileSource(uri, SourceContext(asking, Credentials({})))
     return fetch_remote(
-        ArtifactRequest(source, uri, uri, digest, DownloadDeadline(uri, 60)), cache / "cache", 1 << 30, progress
+        ArtifactRequest(source, uri, uri, digest, TransferDeadline(uri, 60)), cache / "cache", 1 << 30, progress
     )
 
 
@@ -78,7 +78,7 @@ def test_what_no_strong_tag_names_is_begun_anew(store: Store, tmp_path: Path, et
 def test_a_store_that_brings_nothing_more_is_left_after_some_tries(store: Store, tmp_path: Path) -> None:
     pauses = Pauses()
     uri = store.versioned("/m.onnx", CONTENT, '"1"', breaks=[100_000, 0, 0])
-    with pytest.raises(DownloadInterrupted, match="ended after 100000 of"):
+    with pytest.raises(TransferInterrupted, match="ended after 100000 of"):
         get(uri, tmp_path, pauses=pauses)
     assert pauses.slept == [1, 2] and len(store.asked) == 3
 
@@ -115,10 +115,10 @@ def test_nothing_is_tried_again_that_the_deadline_does_not_spare() -> None:
     pauses = Pauses()
 
     def attempt() -> None:
-        raise DownloadInterrupted("broken")
+        raise TransferInterrupted("broken")
 
-    with pytest.raises(DownloadInterrupted):
-        Retry(DownloadLimits(), DownloadDeadline("uri", 2.5, lambda: 0.0), pauses).run(attempt)
+    with pytest.raises(TransferInterrupted):
+        Retry(TransferLimits(), TransferDeadline("uri", 2.5, lambda: 0.0), pauses).run(attempt)
     assert pauses.slept == [1, 2]
 
 
@@ -127,14 +127,14 @@ def test_a_store_that_is_not_reached_is_tried_again(store: Store, tmp_path: Path
     port = store.server.server_port
     store.server.shutdown()
     store.server.server_close()
-    with pytest.raises(DownloadInterrupted, match="reached"):
+    with pytest.raises(TransferInterrupted, match="reached"):
         get(f"http://127.0.0.1:{port}/m.onnx", tmp_path, pauses=pauses)
     assert pauses.slept == [1, 2]
 
 
 def test_with_a_digest_the_next_start_goes_on(store: Store, tmp_path: Path) -> None:
     uri = store.versioned("/m.onnx", CONTENT, '"1"', breaks=[100_000, 0, 0])
-    with pytest.raises(DownloadInterrupted):
+    with pytest.raises(TransferInterrupted):
         get(uri, tmp_path)
     asked = len(store.asked)
     assert get(uri, tmp_path).content == CONTENT
@@ -143,7 +143,7 @@ def test_with_a_digest_the_next_start_goes_on(store: Store, tmp_path: Path) -> N
 
 def test_without_a_digest_the_next_start_begins_anew(store: Store, tmp_path: Path) -> None:
     uri = store.versioned("/m.onnx", CONTENT, '"1"', breaks=[100_000, 0, 0])
-    with pytest.raises(DownloadInterrupted):
+    with pytest.raises(TransferInterrupted):
         get(uri, tmp_path, digest="")
     asked = len(store.asked)
     assert get(uri, tmp_path, digest="").content == CONTENT
@@ -152,7 +152,7 @@ def test_without_a_digest_the_next_start_begins_anew(store: Store, tmp_path: Pat
 
 def test_what_was_left_damaged_is_found_by_the_digest_and_not_kept(store: Store, tmp_path: Path) -> None:
     uri = store.versioned("/m.onnx", CONTENT, '"1"', breaks=[100_000, 0, 0])
-    with pytest.raises(DownloadInterrupted):
+    with pytest.raises(TransferInterrupted):
         get(uri, tmp_path)
     (part,) = (path for path in tmp_path.rglob("parts/*") if path.suffix != ".etag")
     part.write_bytes(b"x" * part.stat().st_size)
@@ -163,7 +163,7 @@ def test_what_was_left_damaged_is_found_by_the_digest_and_not_kept(store: Store,
 
 def test_a_part_that_is_longer_than_the_file_is_forgotten(store: Store, tmp_path: Path) -> None:
     uri = store.versioned("/m.onnx", CONTENT, '"1"', breaks=[100_000, 0, 0])
-    with pytest.raises(DownloadInterrupted):
+    with pytest.raises(TransferInterrupted):
         get(uri, tmp_path)
 
     whole = store.answers["/m.onnx"]

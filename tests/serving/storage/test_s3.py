@@ -21,7 +21,7 @@ from serving.storage.sources.object_store import ObjectStoreSource, parse_page, 
 from serving.storage.sources.s3 import S3Bucket
 from serving.storage.transfer.client import StoreRequest
 from serving.storage.transfer.credentials import Credentials
-from serving.storage.transfer.limits import DownloadLimits
+from serving.storage.transfer.limits import TransferLimits
 from serving.storage.transfer.progress import ignore_progress
 from tests.serving.storage.archives import MODEL, tar
 from tests.serving.storage.conftest import LOOPBACK, ONCE, Store, downloader
@@ -196,7 +196,7 @@ def test_a_busy_store_is_asked_for_its_list_again(store: Store) -> None:
     store.file("/models", b"<ListBucketResult><Contents><Key>x/a</Key><Size>1</Size></Contents></ListBucketResult>")
     store.busy("/models", 2)
     bucket = S3Bucket("models", "uri", Credentials({"AWS_ENDPOINT_URL": store.url("")}))
-    asking = downloader(DownloadLimits(pause=0))
+    asking = downloader(TransferLimits(pause=0))
     assert list(ObjectStoreSource("s3://models/x", "x", bucket, asking).keys("x/")) == [("x/a", 1)]
 
 

@@ -22,19 +22,19 @@ from clusters.net import ssrf
 from serving.control_api.tls import ensure_certificate
 from serving.storage.archives.folder_writer import FolderLimits
 from serving.storage.base.digest import of_bytes, of_folder
-from serving.storage.base.errors import DownloadInterrupted, HttpStatusError, StorageError
+from serving.storage.base.errors import HttpStatusError, StorageError, TransferInterrupted
 from serving.storage.sources.folder_download import RemoteFile, download_files
 from serving.storage.transfer.client import StoreRequest
 from serving.storage.transfer.downloader import Download, Downloader
-from serving.storage.transfer.limits import DownloadDeadline, DownloadLimits
+from serving.storage.transfer.limits import TransferDeadline, TransferLimits
 from serving.storage.transfer.progress import FolderProgress, Progress, ignore_progress
 from serving.storage.transfer.retry import Slots
 from serving.storage.transfer.urls import parse_url
 from tests.serving.storage.conftest import LOOPBACK, Answer, Store, running
 
 FILES = {f"folder/{number}": b"%d" % number * 1000 for number in range(20)}
-ONE_AT_ONCE = DownloadLimits(retries=0, files_at_once=1)
-AT_ONCE = DownloadLimits(retries=0, files_at_once=4)
+ONE_AT_ONCE = TransferLimits(retries=0, files_at_once=1)
+AT_ONCE = TransferLimits(retries=0, files_at_once=4)
 WITHIN = 20.0  # s that a thread of a test waits for another
 
 
@@ -46,12 +46,12 @@ def keeping() -> Iterator[Store]:
 
 @contextlib.contextmanager
 def downloading(
-    limits: DownloadLimits = AT_ONCE,
+    limits: TransferLimits = AT_ONCE,
     allow_hosts: frozenset[str] = LOOPBACK,
-    deadline: DownloadDeadline | None = None,
+    deadline: TransferDeadline | None = None,
     sleep: Callable[[float], None] | None = None,
 ) -> Iterator[Downloader]:
-    made = Downloader(allow_hosts, deadline or DownloadDeadline("uri", 60), limits, sleep)
+    made = Downloader(allow_hosts, deadline or TransferDeadline("uri", 60), limits, sleep)
     with contextlib.closing(made):
         yield made
 
@@ -79,7 +79,7 @@ def bring(
 
 @pytest.mark.parametrize("at_once", [1, 4])
 def test_connections_are_used_again(keeping: Store, tmp_path: Path, at_once: int) -> None:
-    with downloading(DownloadLimits(files_at_once=at_once)) as downloader:
+    with downloading(TransferLimits(files_at_once=at_once)) as downloader:
         assert bring(publish(keeping), tmp_path, downloader) == FILES
     assert keeping.connections <= at_once
 
@@ -119,7 +119,7 @@ def test_a_server_that_closes_each_connection_without_notice_works(
 ) -> None:
     files = publish(keeping)
     keeping.answers = {path: closes_without_notice(answer) for path, answer in keeping.answers.items()}
-    with downloading(DownloadLimits(retries=0, files_at_once=at_once)) as downloader:
+    with downloading(TransferLimits(retries=0, files_at_once=at_once)) as downloader:
         assert bring(files, tmp_path, downloader) == FILES
     assert keeping.connections == len(FILES)
 
@@ -250,25 +250,25 @@ def test_the_first_error_ends_the_other_downloads_and_names_its_file(keeping: St
 
     keeping.answers = {"/a": hang, "/b": refuse, "/c": hang, "/d": hang}
     try:
-        with downloading(DownloadLimits(files_at_once=3)) as downloader:
+        with downloading(TransferLimits(files_at_once=3)) as downloader:
             with pytest.raises(HttpStatusError, match=r"'b'.*404"):
                 bring([remote(keeping.url(f"/{name}"), name) for name in "abcd"], tmp_path, downloader)
-            assert not ended and not any(thread.name == "download" for thread in threading.enumerate())
+            assert not ended and not any(thread.name == "transfer" for thread in threading.enumerate())
     finally:
         released.set()
     assert "/d" not in keeping.asked
 
 
 def test_a_wait_for_a_slot_ends_with_the_first_error() -> None:
-    deadline = DownloadDeadline("uri", 600)
+    deadline = TransferDeadline("uri", 600)
     slots = Slots(1, deadline)
-    errors: list[DownloadInterrupted] = []
+    errors: list[TransferInterrupted] = []
 
     def take() -> None:
         try:
             with slots.acquire():
                 pass
-        except DownloadInterrupted as error:
+        except TransferInterrupted as error:
             errors.append(error)
 
     waiting = threading.Thread(target=take)
@@ -287,7 +287,7 @@ def test_a_wait_before_a_retry_ends_with_the_first_error(keeping: Store, tmp_pat
         asked_again.wait(WITHIN)
         handler.send_error(404)
 
-    class Notices(DownloadDeadline):
+    class Notices(TransferDeadline):
         def sleep(self, seconds: float) -> None:
             asked_again.set()
             super().sleep(seconds)
@@ -296,7 +296,7 @@ def test_a_wait_before_a_retry_ends_with_the_first_error(keeping: Store, tmp_pat
     keeping.busy("/a", 1, Retry_After="50")
     keeping.answers["/b"] = refuse
     deadline = Notices("uri", 600)
-    with downloading(DownloadLimits(), deadline=deadline) as downloader, pytest.raises(HttpStatusError, match="'b'"):
+    with downloading(TransferLimits(), deadline=deadline) as downloader, pytest.raises(HttpStatusError, match="'b'"):
         bring(files, tmp_path, downloader)
     assert keeping.asked.count("/a") == 1 and deadline._end - time.monotonic() > 560
 
@@ -338,7 +338,7 @@ def test_a_server_that_serves_one_request_at_once_gets_one_at_once(keeping: Stor
         return guarded
 
     keeping.answers = {path: only_one(answer) for path, answer in keeping.answers.items()}
-    with downloading(DownloadLimits(retries=1), sleep=lambda seconds: None) as downloader:
+    with downloading(TransferLimits(retries=1), sleep=lambda seconds: None) as downloader:
         assert bring(files, tmp_path, downloader) == FILES
 
 
@@ -349,7 +349,7 @@ def test_what_came_before_an_interruption_is_continued_in_a_folder_too(keeping: 
         return url
 
     files = [remote(broken(f"/{name}", content), name, len(content)) for name, content in FILES.items()]
-    with downloading(DownloadLimits(pause=0)) as downloader:
+    with downloading(TransferLimits(pause=0)) as downloader:
         assert bring(files, tmp_path, downloader) == FILES
     assert sorted(headers.get("Range", "") for headers in keeping.headers) == [""] * 20 + ["bytes=500-"] * 20
 
@@ -406,7 +406,7 @@ def test_without_further_threads_the_caller_downloads_all_files(
     start = threading.Thread.start
 
     def refuse(thread: threading.Thread) -> None:
-        if thread.name == "download":
+        if thread.name == "transfer":
             raise RuntimeError("can't start new thread")
         start(thread)
 
@@ -428,9 +428,9 @@ def test_the_deadline_of_the_artifact_ends_all_downloads(keeping: Store, tmp_pat
         handler.close_connection = True
 
     keeping.answers = {f"/{name}": hang for name in "abc"}
-    deadline = DownloadDeadline("uri", 0.15)
+    deadline = TransferDeadline("uri", 0.15)
     try:
-        with downloading(deadline=deadline) as downloader, pytest.raises(DownloadInterrupted, match=r"0\.15 s|in time"):
+        with downloading(deadline=deadline) as downloader, pytest.raises(TransferInterrupted, match=r"0\.15 s|in time"):
             bring([remote(keeping.url(f"/{name}"), name) for name in "abc"], tmp_path, downloader)
     finally:
         released.set()
@@ -446,4 +446,4 @@ def test_a_download_of_one_file_starts_no_thread(store: Store, tmp_path: Path) -
     with downloading() as downloader:
         wanted = Download("uri", lambda: StoreRequest(uri, "uri"), tmp_path / "part")
         assert downloader.save_all([wanted], FolderProgress(record, 1, 10, "uri")) == [of_bytes(b"x")]
-    assert names and "download" not in names
+    assert names and "transfer" not in names
