@@ -40,6 +40,9 @@ LOADED_ANNOTATION = "autoscaling.knodel.dev/loaded-digest"
 HELD_ANNOTATION = "autoscaling.knodel.dev/held-to-digest"
 """On the PodAutoscaler, written by the controller of Models: the digest that later replicas must load."""
 
+RESTART_ANNOTATION = "autoscaling.knodel.dev/restart"
+"""On the PodAutoscaler, written by the controller of Models: the Pods to replace one after another (`NAME,NAME`)."""
+
 LARGEST = 1e15  # of any number; larger ones might not fit a float
 MAX_REPLICAS = 1_000  # limit of a Model, and the value for a Knative Service without max-scale
 Entry = dict[str, Any]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from autoscaler.types import RESTART_ANNOTATION
 from clusters.base.objects import (
     DEPLOYMENT,
     LABEL_REVISION,
@@ -14,8 +15,10 @@ from clusters.base.objects import (
     SERVERLESS_SERVICE,
     Key,
     Object,
+    annotations_of,
     controller_of,
     is_controlled_by,
+    is_deleting,
     labels_of,
     name_of,
     namespace_of,
@@ -46,6 +49,33 @@ class ObservedRevision:
     def ready(self) -> int:
         """Replicas that accept requests."""
         return len(self.endpoints)
+
+    @property
+    def restarting(self) -> frozenset[str]:
+        """Names of the Pods that a restart has still to replace."""
+        names = annotations_of(self.pod_autoscaler).get(RESTART_ANNOTATION)
+        if not names:
+            return frozenset()
+        return frozenset(name_of(pod) for pod in self.pods if not is_deleting(pod)).intersection(names.split(","))
+
+    def surge(self, desired: int) -> int:
+        """Return 1 while a restart needs a replica beyond the `desired` ones, else 0.
+
+        A restart replaces Pods in turns: one more starts, and when it is ready, the Deployment is scaled down, which
+        terminates a Pod of the restart. So there are never fewer ready replicas than without a restart.
+
+            desired 2, Pods a and b are restarted   Pods                   surge
+            both are ready                          a, b                   1
+            the new one starts                      a, b, c (starting)     1
+            it is ready: one of the old ones goes   a, b, c                0
+            it is terminating                       b, c                   1
+        """
+        restarting = self.restarting
+        if not restarting or desired <= 0:
+            return 0
+        present = [pod for pod in self.pods if not is_deleting(pod)]
+        is_done = all(is_ready(pod) for pod in present if name_of(pod) not in restarting)
+        return 0 if len(present) > desired and is_done else 1
 
 
 class ObjectReader:

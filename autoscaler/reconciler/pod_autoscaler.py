@@ -181,7 +181,7 @@ class PodAutoscalerReconciler:
         When the pool provides all of them, further writes are delayed: returns the seconds, or None. A revision that
         was never ready must first start a replica of its own, because a member is ready before it has loaded the model.
         """
-        deps, wanted = self._deps, self._deps.scaler.desired(key)
+        deps, wanted = self._deps, self._wanted(key, observed)
         missing = wanted - max(observed.current, self._pending.replicas(key))
         if missing > 0:
             deps.starts.mark_requested(key)
@@ -202,6 +202,11 @@ class PodAutoscalerReconciler:
             return left
         await self._scale(observed, wanted)
         return None
+
+    def _wanted(self, key: Key, observed: ObservedRevision) -> int:
+        """Return the desired replicas, and one more while a restart replaces them."""
+        desired = self._deps.scaler.desired(key)
+        return desired + (observed.surge(desired) if is_initialized(observed.pod_autoscaler) else 0)
 
     async def _scale(self, observed: ObservedRevision, replicas: int) -> None:
         """Scale exactly the observed Deployment, not a new one of the same name. Raises the cluster's errors."""
@@ -243,9 +248,10 @@ class PodAutoscalerReconciler:
         desired = deps.scaler.desired(key)
         if desired > 0 or observed.current == 0:
             deps.scale_to_zero.forget(key)
-            if desired < observed.current:
-                await self._scale_down_order.prepare(observed, desired, deps.collector.last(key))
-                await self._scale(observed, desired)
+            wanted = self._wanted(key, observed)
+            if wanted < observed.current:
+                await self._scale_down_order.prepare(observed, wanted, deps.collector.last(key))
+                await self._scale(observed, wanted)
             return None
         reachable = is_reachable(observed.pod_autoscaler)
         check = await deps.scale_to_zero.check(service, key, observed.endpoints, reachable=reachable)
@@ -262,7 +268,10 @@ class PodAutoscalerReconciler:
         """Update the status if it differs. Raises Conflict when the PodAutoscaler changed meanwhile."""
         pod_autoscaler, deps = observed.pod_autoscaler, self._deps
         threshold = active_threshold(pod_autoscaler, spec.least)
-        scale = Scale(deps.scaler.desired(key), observed.ready, threshold)
+        desired = deps.scaler.desired(key)
+        # a rollout measures load by replicas, to which that of a restart does not belong
+        ready = min(observed.ready, desired) if observed.restarting else observed.ready
+        scale = Scale(desired, ready, threshold)
         now = deps.clock.now()
         progress = deps.progress.follow(key, pod_autoscaler, observed.pods)
         failure = find_start_failure(observed.pods, now) or deps.digests.failure(key)

@@ -3,15 +3,16 @@
 A ReplicaSet terminates Pods that are not ready first, then those with the lowest `pod-deletion-cost`, then the youngest
 (https://kubernetes.io/docs/concepts/workloads/controllers/replicaset/#pod-deletion-cost). Therefore ready Pods to
 terminate get a low cost before the Deployment is scaled. They are chosen by requests in flight at the last reading,
-then by age; a replica without a reading counts as busy. Nothing is marked when all are equally busy. The mark is a
-hint: if it cannot be written, the Deployment is scaled anyway, and each replica finishes its requests.
+then by age; a replica without a reading counts as busy. Nothing is marked when all are equally busy. Pods that a
+restart has still to replace come before all others. The mark is a hint: if it cannot be written, the Deployment is
+scaled anyway, and each replica finishes its requests.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from autoscaler.metrics.stat import Sample
@@ -42,7 +43,7 @@ class ScaleDownOrder:
         nothing.
         """
         in_flight = {pod: sample.in_flight for pod, sample in last.items()}
-        marks = cost_changes(observed.pods, in_flight, observed.current - replicas)
+        marks = cost_changes(observed.pods, in_flight, observed.current - replicas, observed.restarting)
         await asyncio.gather(*(self._mark(pod, cost) for pod, cost in marks))
 
     async def _mark(self, pod: Object, cost: str | None) -> None:
@@ -53,20 +54,24 @@ class ScaleDownOrder:
             log.warning("%s: cannot set its deletion cost: %s", key_of(pod), error)
 
 
-def cost_changes(pods: Sequence[Object], in_flight: Mapping[str, float], going: int) -> list[tuple[Object, str | None]]:
+def cost_changes(
+    pods: Sequence[Object], in_flight: Mapping[str, float], going: int, restarting: Collection[str] = ()
+) -> list[tuple[Object, str | None]]:
     """Return the Pods whose mark must change, each with its new mark; None removes it.
 
     `going` replicas are to be terminated; `in_flight` contains the slots in use by Pod (`namespace/name`). At most
-    `going` Pods get a mark.
+    `going` Pods get a mark, those named in `restarting` first.
     """
     staying = [pod for pod in pods if not is_deleting(pod)]
     ready = [pod for pod in staying if is_ready(pod)]
     going -= len(staying) - len(ready)  # Kubernetes terminates these first, regardless of cost
-    if not 0 < going < len(ready) or len({in_flight.get(str(key_of(pod)), UNREAD) for pod in ready}) == 1:
+    if not 0 < going < len(ready):
+        return []
+    if not restarting and len({in_flight.get(str(key_of(pod)), UNREAD) for pod in ready}) == 1:
         return []
     ranked = sorted(
         sorted(ready, key=lambda pod: str(pod["metadata"].get("creationTimestamp") or ""), reverse=True),
-        key=lambda pod: in_flight.get(str(key_of(pod)), UNREAD),
+        key=lambda pod: (name_of(pod) not in restarting, in_flight.get(str(key_of(pod)), UNREAD)),
     )
     marked = [pod for pod in ready if annotations_of(pod).get(DELETION_COST) == FIRST]
     first, rest = ranked[:going], ranked[going:]

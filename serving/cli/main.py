@@ -30,6 +30,7 @@ SECTIONS = {
         "history": "Show the versions of a model.",
         "logs": "Print the logs of a model's replicas.",
         "wait": "Wait until a model is ready.",
+        "restart": "Replace the replicas of a model, one after another.",
         "predict": "Send an inference request to a model.",
         "top": "Show the cost of each model's replicas.",
         "explain": "Explain the number of replicas and the traffic of a model.",

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from autoscaler.types import POLICY_ANNOTATION, Policy
+from autoscaler.types import POLICY_ANNOTATION, RESTART_ANNOTATION, Policy
 from autoscaler.usage.meter import CANARY_ANNOTATION
 from clusters.base.errors import FieldError, Invalid
 from clusters.base.objects import (
@@ -152,6 +152,7 @@ def make_policy(scaling: Scaling, container_concurrency: int) -> str:
     ).to_json()
 
 
-def make_policy_patch(policy: str, *, canary: str | None = None) -> Object:
-    """Return the merge patch that sets the policy on a PodAutoscaler, and sets or removes the mark of a canary."""
-    return {"metadata": {"annotations": {POLICY_ANNOTATION: policy, CANARY_ANNOTATION: canary}}}
+def make_policy_patch(policy: str, *, canary: str | None = None, restart: str | None = None) -> Object:
+    """Return the merge patch that sets the policy on a PodAutoscaler, and sets or removes the other annotations."""
+    found = {POLICY_ANNOTATION: policy, CANARY_ANNOTATION: canary, RESTART_ANNOTATION: restart}
+    return {"metadata": {"annotations": found}}

@@ -31,7 +31,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from autoscaler.types import POLICY_ANNOTATION
+from autoscaler.types import POLICY_ANNOTATION, RESTART_ANNOTATION
 from autoscaler.usage.meter import CANARY_ANNOTATION
 from clusters.base.objects import (
     ANNOTATION_NO_GC,
@@ -62,7 +62,7 @@ from serving.reconciler.rollout.split import Situation, Split, is_by_hand, is_ca
 from serving.reconciler.rollout.state import rollout_of
 from serving.reconciler.rollout.versions import newest_last, shares_of, version_with, versions_of
 from serving.reconciler.shape import shape_actions
-from serving.types.annotations import ANNOTATION_PERCENT
+from serving.types.annotations import ANNOTATION_PERCENT, ANNOTATION_RESTART
 from serving.types.model import HistoryEntry, Model, history_of
 from serving.types.rollout import Rollout
 from serving.types.settings.settings import Settings
@@ -207,8 +207,9 @@ def _routed(world: World, split: Split, situation: Situation) -> set[str]:
 
 
 def _policies(model: Model, world: World, capacity: Capacity, situation: Situation) -> Iterator[Action]:
-    """Return writes of the scaling policy and the mark of a canary, both for the autoscaler, in one write each."""
+    """Return the annotations for the autoscaler: policy, mark of a canary, restart; one write for each revision."""
     unheld = digests.unheld_revisions(world)
+    restart = annotations_of(model.object).get(ANNOTATION_RESTART) or None
     for autoscaler in world.autoscalers:
         concurrency = int((autoscaler.get("spec") or {}).get("containerConcurrency") or 0)
         scaling = capacity.scaling.get(name_of(autoscaler), model.spec.scaling)
@@ -217,8 +218,9 @@ def _policies(model: Model, world: World, capacity: Capacity, situation: Situati
         policy = make_policy(scaling, concurrency)
         canary = "true" if is_canary(model.spec, situation, name_of(autoscaler)) else None
         present = annotations_of(autoscaler)
-        if present.get(POLICY_ANNOTATION) != policy or present.get(CANARY_ANNOTATION) != canary:
-            yield Patch.of(POD_AUTOSCALER, autoscaler, make_policy_patch(policy, canary=canary))
+        found = [present.get(name) for name in (POLICY_ANNOTATION, CANARY_ANNOTATION, RESTART_ANNOTATION)]
+        if found != [policy, canary, restart]:
+            yield Patch.of(POD_AUTOSCALER, autoscaler, make_policy_patch(policy, canary=canary, restart=restart))
 
 
 def _collection_marks(world: World, situation: Situation) -> Iterator[Action]:

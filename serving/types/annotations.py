@@ -39,6 +39,10 @@ ANNOTATION_ROLLOUT = "knodel.dev/rollout"
 """On a Model, set by a user: a command for the rollout of one revision. `pause@magika-00002` holds while it is set;
 `abort` and `promote` end the rollout."""
 
+ANNOTATION_RESTART = "knodel.dev/restart"
+"""On a Model, set by a user: Pods to replace one after another, without a new version
+(`magika-00001-deployment-7d4b9-x2x8q,magika-00001-deployment-7d4b9-9kq7z`). Names of other Pods have no effect."""
+
 ANNOTATION_TRACEPARENT = "knodel.dev/traceparent"
 """On a Model: the trace of the event that changed it (`00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01`)."""
 

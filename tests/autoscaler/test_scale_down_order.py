@@ -114,7 +114,7 @@ async def pods(cluster: EmbeddedCluster) -> AsyncIterator[list[Object]]:
 
 
 def observed(pods: list[Object]) -> ObservedRevision:
-    return ObservedRevision({}, {"spec": {"replicas": len(pods)}}, None, (), pods)
+    return ObservedRevision({"metadata": {}}, {"spec": {"replicas": len(pods)}}, None, (), pods)
 
 
 def readings(**in_flight: float) -> dict[str, Sample]:

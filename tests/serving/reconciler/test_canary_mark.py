@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from autoscaler.types import POLICY_ANNOTATION
+from autoscaler.types import POLICY_ANNOTATION, RESTART_ANNOTATION
 from autoscaler.usage.meter import CANARY_ANNOTATION
 from clusters.base.objects import POD_AUTOSCALER, Object
 from serving.reconciler.actions import Patch
 from serving.reconciler.observe import World
 from serving.reconciler.plan import make_plan
+from serving.types.annotations import ANNOTATION_RESTART
 from serving.types.settings.settings import Settings
 from serving.types.validation import read_model
 from tests.serving.models import stored_object
@@ -23,9 +24,10 @@ def autoscaler(name: str, **annotations: str) -> Object:
     return {"metadata": metadata, "spec": {}, "status": {}}
 
 
-def patches(autoscalers: list[Object], **spec: Any) -> dict[str, Any]:
+def patches(autoscalers: list[Object], restart: str = "", **spec: Any) -> dict[str, Any]:
     """The annotations that a pass writes, by PodAutoscaler, when `STABLE` last had all the traffic."""
     obj = stored_object(**spec)
+    obj["metadata"]["annotations"] = {ANNOTATION_RESTART: restart}
     line = {"revision": STABLE, "cause": {"by": "user"}, "at": "2026-01-01T00:00:01Z"}
     obj["status"] = {"history": [{**line, "promotedAt": "2026-01-01T00:00:02Z", "outcome": "promoted"}]}
     world = World(obj, revisions=(revision(1), revision(2)), autoscalers=tuple(autoscalers))
@@ -49,4 +51,9 @@ def test_what_is_marked_already_is_not_written_again() -> None:
 def test_the_mark_goes_when_nothing_is_tried_any_more() -> None:
     policy = patches([autoscaler(NEW)])[NEW][POLICY_ANNOTATION]
     marked = autoscaler(NEW, **{POLICY_ANNOTATION: policy, CANARY_ANNOTATION: "true"})
-    assert patches([marked]) == {NEW: {POLICY_ANNOTATION: policy, CANARY_ANNOTATION: None}}
+    assert patches([marked]) == {NEW: {POLICY_ANNOTATION: policy, CANARY_ANNOTATION: None, RESTART_ANNOTATION: None}}
+
+
+def test_a_restart_reaches_the_autoscalers_of_all_revisions() -> None:
+    found = patches([autoscaler(STABLE), autoscaler(NEW)], restart="a,b")
+    assert {name: annotations[RESTART_ANNOTATION] for name, annotations in found.items()} == {STABLE: "a,b", NEW: "a,b"}
