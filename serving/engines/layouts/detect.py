@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from serving.engines.layouts import numbered
+from serving.engines.layouts import numbered, triton
 from serving.engines.layouts.layout import Layout
 
 if TYPE_CHECKING:
     from serving.storage.base.artifact import Artifact
 
 _Detector = Callable[["Artifact", Sequence[str], str], Layout | None]
-_DETECTORS: Final[tuple[_Detector, ...]] = (numbered.detect,)
+_DETECTORS: Final[tuple[_Detector, ...]] = (triton.detect, numbered.detect)
 """The first that returns a layout wins."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -54,7 +55,7 @@ def _format(name: str, uri: str) -> ModelFormat | None:
             parts = urlsplit(uri)
             path = Path(unquote(parts.path))
             if parts.scheme == "file" and path.is_dir():
-                names = [entry.name for entry, _ in zip(path.iterdir(), range(MAX_NAMES), strict=False)]
+                names = [entry.name for entry in islice(path.rglob("*"), MAX_NAMES)]
             else:
                 names = [path.name]
     try:

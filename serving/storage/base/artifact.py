@@ -48,6 +48,10 @@ class Artifact(msgspec.Struct, frozen=True):
         }
         return msgspec.structs.replace(self, path=self.path / folder, digests=inside)
 
+    def only(self, name: str) -> Artifact:
+        """Return a file of the folder as an artifact of its own, with the same URI and digest. Raises StorageError."""
+        return msgspec.structs.replace(self, path=self.path / name, content=self.read(name), digests={})
+
     def read(self, name: str) -> bytes:
         """Return the content of a file of the folder. Raises StorageError if it is absent or has another digest."""
         if self.content is not None and name == self.path.name:
