@@ -1,0 +1,1 @@
+"""Save a model in memory as files that the model server loads, in the safe format of its library."""
