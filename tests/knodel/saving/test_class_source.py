@@ -35,7 +35,7 @@ class Base:
     inputs = [{"name": "x", "datatype": "FP64", "shape": [-1]}]  # noqa: RUF012  as users write it
 
     def start(self) -> float:
-        return sqrt(4) + scipy.special.expit(0)
+        return sqrt(4) + float(scipy.special.expit(0))
 
 
 class Doubler(Base):

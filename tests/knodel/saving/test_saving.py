@@ -114,7 +114,7 @@ def test_a_classifier_of_lightgbm_returns_its_labels(labels: Any, tmp_path: Path
 
     engine = served(save(model, tmp_path / "m", example=X[:1].tolist()))
 
-    assert ask(engine, "output-0", X).tolist() == model.predict(X).tolist()
+    assert list(ask(engine, "output-0", X)) == list(model.predict(X))
     np.testing.assert_array_equal(ask(engine, "probabilities", X), model.predict_proba(X))
 
 
