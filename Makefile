@@ -3,6 +3,9 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# What `make run` needs. `make setup` adds the developer tools and every engine to the same environment.
+RUN_STAMP := $(VENV)/.installed-run
+RUN_PACKAGES := --editable '.[platform,onnx,sklearn]' magika
 # uv resolves and installs in seconds where pip needs minutes; it comes from the package index as everything else does.
 UV := $(VENV)-uv/bin/uv
 
@@ -22,16 +25,24 @@ $(UV):
 	python3 -m venv $(VENV)-uv
 	$(VENV)-uv/bin/python -m pip install --quiet --disable-pip-version-check "uv>=0.8"
 
-$(STAMP): $(UV) pyproject.toml requirements/constraints.txt
+define install
 	test -x $(BIN)/python || $(UV) venv --quiet --python python3 $(VENV)
-	$(UV) pip install --quiet --compile-bytecode --python $(BIN)/python --constraint requirements/constraints.txt --editable '.[dev]'
+	$(UV) pip install --quiet --compile-bytecode --python $(BIN)/python --constraint requirements/constraints.txt $(1)
 	$(BIN)/python -m compileall -q clusters autoscaler eventing serving knodel
 	@touch $@
+endef
 
-run: setup ## Start the platform, deploy a real model, ask it something; leaves the platform up
+$(STAMP): $(UV) pyproject.toml requirements/constraints.txt
+	$(call install,--editable '.[dev]')
+	@touch $(RUN_STAMP)
+
+$(RUN_STAMP): $(UV) pyproject.toml requirements/constraints.txt
+	$(call install,$(RUN_PACKAGES))
+
+run: $(RUN_STAMP) ## Start the platform, deploy a real model, ask it something; leaves the platform up
 	@$(BIN)/python examples/quickstart.py
 
-stop: setup ## End the platform that `make run` left up
+stop: $(RUN_STAMP) ## End the platform that `make run` left up
 	@$(BIN)/knodel down
 
 # WORKERS=0: one test after another, as a debugger needs it. AGAIN=1: what failed last time, one after another.

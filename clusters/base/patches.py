@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import jsonpatch
-import msgspec
 from jsonpointer import JsonPointerException, resolve_pointer
 
 from clusters.base.errors import Conflict, FieldError, Invalid
@@ -55,6 +54,8 @@ def json_patch(target: Object, operations: Sequence[Any], what: str) -> Object:
     Raises Conflict when a `test` fails, and Invalid when an operation is malformed or its path does not exist. The
     messages contain the index and path of the operation, but no content of the object.
     """
+    import msgspec  # servers apply JSON patches; the command also runs without it
+
     if len(operations) > LARGEST_JSON_PATCH:
         raise _invalid(what, f"{len(operations)} operations: at most {LARGEST_JSON_PATCH} are allowed")
     try:

@@ -188,5 +188,7 @@ def _kubernetes() -> tuple[Any, Any]:
     try:
         from kubernetes.aio import client, config
     except ImportError as exc:
-        raise LoginError("the Kubernetes client is not installed: pip install 'knodel[kubernetes]'") from exc
+        from clusters.base.distribution import install_command  # reads the metadata of the distribution
+
+        raise LoginError(f"the Kubernetes client is not installed: {install_command('knodel[kubernetes]')}") from exc
     return client, config

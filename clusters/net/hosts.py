@@ -9,9 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from functools import lru_cache
-from typing import Final
-
-import msgspec
+from typing import Final, NamedTuple
 
 from clusters.base.redact import printable
 
@@ -23,7 +21,7 @@ PATTERN_FORM: Final = "write NAME, *.DOMAIN or *, without scheme, port and path"
 _SHOWN: Final = 100  # characters of a header value in a message
 
 
-class KnownHosts(msgspec.Struct, frozen=True):
+class KnownHosts(NamedTuple):
     """Names in lower case and addresses in the form of URLs; `*.DOMAIN` matches every name below DOMAIN.
 
     `remedy` ends a message of refusal: how to allow a name, which replaces `{}`.

@@ -150,10 +150,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KnodelError as error:
         message = "; ".join([str(error), *getattr(error, "__notes__", ())])
         return _fail(complete_advice(message, options), exit_code_of(error), given)
+    except ModuleNotFoundError as error:
+        return _fail(_about_missing(error, given), FAILED, given)
     except Exception as error:  # a bug in Knodel: print one line here too, and the traceback with --debug
-        again = shlex.join(["knodel", "--debug", *given])
-        about = f"unexpected {error.__class__.__name__}: {error}; `{again}` prints the traceback"
-        return _fail(about, FAILED, given)
+        return _fail(_about_bug(error, given), FAILED, given)
+
+
+def _about_missing(error: ModuleNotFoundError, given: Sequence[str]) -> str:
+    from serving.cli.base.missing import explain_missing
+
+    called = next((ALIASES.get(word, word) for word in given if ALIASES.get(word, word) in VERBS), "")
+    return explain_missing(called, error.name or "") or _about_bug(error, given)
+
+
+def _about_bug(error: Exception, given: Sequence[str]) -> str:
+    again = shlex.join(["knodel", "--debug", *given])
+    return f"unexpected {error.__class__.__name__}: {error}; `{again}` prints the traceback"
 
 
 def _fail(message: str, code: int, arguments: Sequence[str]) -> int:

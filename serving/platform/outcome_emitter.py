@@ -9,6 +9,7 @@ from typing import cast
 
 from clusters.base.api import Cluster
 from clusters.base.clock import Clock
+from clusters.base.distribution import install_command
 from clusters.runtime.informer import Informers
 from clusters.runtime.recorder import Recorder
 from eventing.controller.controller import COMPONENT
@@ -52,6 +53,6 @@ def make_spans(environ: Mapping[str, str]) -> Spans | None:
     try:
         from eventing.outbound.tracing import OtelSpans, otlp_processor
     except ImportError as error:
-        log.warning("events are not traced (%s): pip install 'knodel[tracing]'", error)
+        log.warning("events are not traced (%s): %s", error, install_command("knodel[tracing]"))
         return None
     return OtelSpans(otlp_processor())

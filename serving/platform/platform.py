@@ -24,6 +24,7 @@ from autoscaler.metrics.source import PodScraper
 from autoscaler.warmpool.claims.caller import HttpLoadCaller
 from autoscaler.warmpool.claims.keys import PoolKey
 from clusters.base.clock import SystemClock
+from clusters.base.distribution import VERSION
 from clusters.base.errors import AlreadyExists, KnodelError
 from clusters.base.identity import identify
 from clusters.base.objects import (
@@ -38,7 +39,6 @@ from clusters.base.objects import (
     Object,
 )
 from clusters.base.process_setup import collect_rarely, disable_core_dumps, freeze_loaded_objects
-from clusters.base.version import VERSION
 from clusters.embedded.activator.process import ActivatorProcess
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.dataplane.controller import DataPlane

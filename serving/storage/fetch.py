@@ -144,7 +144,7 @@ def _fetch_through_cache(
         scheme = uri.partition("://")[0]
         if scheme not in _EXTRAS:
             raise
-        extra = _EXTRAS[scheme]
-        raise StorageError(
-            f"{name}: needs {error.name}, which is not installed: pip install 'knodel[{extra}]'"
-        ) from error
+        from clusters.base.distribution import install_command  # reads the metadata of the distribution
+
+        remedy = install_command(f"knodel[{_EXTRAS[scheme]}]")
+        raise StorageError(f"{name}: needs {error.name}, which is not installed: {remedy}") from error

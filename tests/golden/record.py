@@ -21,9 +21,9 @@ import aiohttp
 
 from clusters.base.api import Cluster
 from clusters.base.clock import SystemClock
+from clusters.base.distribution import VERSION
 from clusters.base.errors import ClusterError, KnodelError
 from clusters.base.objects import NAMESPACE, Key
-from clusters.base.version import VERSION
 from serving.types.settings.settings import ServerSettings
 from tests.golden.cases import CASES, play
 from tests.golden.files import write_golden

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from autoscaler.main import PROGRAM as AUTOSCALER
+from clusters.base.distribution import VERSION
 from clusters.base.objects import (
     CONFIG_MAP,
     DEPLOYMENT,
@@ -21,7 +22,6 @@ from clusters.base.objects import (
     name_of,
     namespace_of,
 )
-from clusters.base.version import VERSION
 from clusters.runtime.manager.options import METRICS_PORT, PROBE_PORT, parse_options
 from serving.install import pool_key
 from serving.install.bundle import LABEL, OVERLAYS, PART_OF, load_overlay, rendered_path

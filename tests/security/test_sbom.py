@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from packageurl import PackageURL
 
-from clusters.base.version import VERSION
+from clusters.base.distribution import VERSION
 from tests.security.sbom import NOT_HERE, write_bom
 
 

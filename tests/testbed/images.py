@@ -26,7 +26,7 @@ ENVOY_PATH = "usr/local/bin/envoy"
 SERVER_EXTRAS = ("onnx", "sklearn")
 SERVER_ENTRYPOINT = ("python", "-m", "serving.modelserver")
 """As in `Containerfile`, which builds the same image elsewhere."""
-CONTROLLER_EXTRAS = ("kubernetes",)
+CONTROLLER_EXTRAS = ("controllers", "kubernetes")
 
 
 def modules() -> list[Module]:
@@ -92,7 +92,7 @@ def _envoy(store: LayerStore) -> Image:
 
 def _knodel(store: LayerStore) -> list[Image]:
     base = python_image.interpreter()
-    core = python_image.dependencies((), base)
+    core = python_image.dependencies(("server",), base)  # of both images
     app = store.layer(python_image.application())
     common = [store.layer(base), store.layer(core)]
 

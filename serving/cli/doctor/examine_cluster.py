@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from clusters.base.distribution import VERSION
 from clusters.base.errors import Forbidden, KnodelError
 from clusters.base.objects import CONFIG_MAP, DEPLOYMENT, MODEL, REVISION, Kind, Object, name_of
-from clusters.base.version import VERSION
 from serving.cli.context import Session
 from serving.cli.doctor import cluster as doctor
 from serving.cli.doctor.cluster import Permission, Unreadable

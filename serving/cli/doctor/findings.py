@@ -73,16 +73,18 @@ def check_open_files(soft: int, hard: int) -> Finding:
     return Finding("open files", True, shown)
 
 
-def check_packages(missing: Mapping[str, str], engines: Mapping[str, str | None]) -> Finding:
+def check_packages(missing: Mapping[str, str], engines: Mapping[str, bool], install: str = "") -> Finding:
     """Check the installed packages.
 
-    `missing`: required package → how to install it. `engines`: format → how to install its engine, None if installed.
+    `missing`: required package → how to install it. `engines`: format → whether its engine is installed. `install` is
+    the command that installs the absent engines.
     """
     if missing:
         return Finding("packages", False, f"not installed: {', '.join(missing)}", "; ".join(missing.values()))
-    here = ", ".join(name for name, how in engines.items() if how is None) or "none"
-    absent = "; ".join(f"{name}: {how}" for name, how in engines.items() if how is not None)
-    return Finding("packages", True, f"gateway; engines of {here}" + (f"; not installed: {absent}" if absent else ""))
+    here = ", ".join(name for name, installed in engines.items() if installed) or "none"
+    absent = ", ".join(name for name, installed in engines.items() if not installed)
+    others = f"; not installed: {absent}: `{install}`" if absent else ""
+    return Finding("packages", True, f"gateway; engines of {here}{others}")
 
 
 def check_folder(state: Path, exists: bool, mode: int, writable: bool, full: bool = False) -> Finding:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
+from clusters.base.distribution import install_command
 from clusters.base.objects import Object, condition_of, key_of, name_of, namespace_of
 from serving.cli.doctor.findings import Finding
 from serving.engines.base.errors import UnknownFormat
@@ -85,7 +86,8 @@ def check_engines(models: Sequence[Object], missing: Sequence[str]) -> Finding:
             wanting.setdefault(known.extra, []).append(str(key_of(model)))
     if wanting:
         users = "; ".join(f"{extra} ({first_few(names)})" for extra, names in wanting.items())
-        remedy = f"`pip install 'knodel[{','.join(wanting)}]'` on the machine of the platform"
+        extras = ",".join(wanting)
+        remedy = f"`{install_command(f'knodel[{extras}]')}` on the machine of the platform"
         return Finding("engines", False, f"required but not installed: {users}", remedy)
     return Finding("engines", True, "installed for all Models")
 

@@ -112,9 +112,10 @@ def find_loader(made: ModelFormat) -> Loader:
         missing = (error.name or "").partition(".")[0]
         if missing in _OUR_OWN:
             raise
-        raise MissingEngine(
-            f"format {made.name} needs {missing}, which is not installed: pip install 'knodel[{made.extra}]'"
-        ) from error
+        from clusters.base.distribution import install_command  # reads the metadata of the distribution
+
+        remedy = install_command(f"knodel[{made.extra}]")
+        raise MissingEngine(f"format {made.name} needs {missing}, which is not installed: {remedy}") from error
     except OSError as error:  # a wheel may need a system library: LightGBM's needs OpenMP
         raise MissingEngine(f"format {made.name}: {made.package} cannot be loaded ({error}): install it") from error
     if not made.runs_code:

@@ -99,7 +99,7 @@ class DataApp:
         return json_response({"models": [self._name]})
 
     async def _document(self, _: Request) -> Response:
-        from clusters.base.version import VERSION as version  # slow import: reads the metadata of the distribution
+        from clusters.base.distribution import VERSION as version  # slow import: reads the metadata of the distribution
         from serving.modelserver.endpoints.openapi import openapi_document  # rarely needed
 
         model = self._lifecycle.model()
@@ -205,7 +205,7 @@ def server_routes(extensions: Sequence[str] = EXTENSIONS, paths: Sequence[str] =
     """Return the routes of the server metadata, which lists `extensions`."""
 
     async def server(_: Request) -> Response:
-        from clusters.base.version import VERSION as version  # slow import: reads the metadata of the distribution
+        from clusters.base.distribution import VERSION as version  # slow import: reads the metadata of the distribution
 
         return json_response({"name": SERVER_NAME, "version": version, "extensions": extensions})
 

@@ -16,6 +16,8 @@ try:
     import grpc
     import grpc.aio
 except ImportError as error:
-    raise BadOptions(f"gRPC needs {error.name}, which is not installed: pip install 'knodel[grpc]'") from error
+    from clusters.base.distribution import install_command  # reads the metadata of the distribution
+
+    raise BadOptions(f"gRPC needs {error.name}, which is not installed: {install_command('knodel[grpc]')}") from error
 
 __all__ = ["grpc", "protobuf"]

@@ -239,7 +239,7 @@ class InferenceService:
         return _serialize(messages.HealthCheckResponse(status=status))
 
     async def _server_metadata(self, *_: object) -> bytes:
-        from clusters.base.version import VERSION  # reads the distribution's metadata
+        from clusters.base.distribution import VERSION  # reads the distribution's metadata
 
         return _serialize(messages.ServerMetadataResponse(name=SERVER_NAME, version=VERSION, extensions=EXTENSIONS))
 

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT: Final = 3.0  # s that a stopping server waits for collectors; Kubernetes grants 30 s for the whole stop
-INSTALL: Final = "pip install 'knodel[tracing]'"
 
 
 class Observability:
@@ -151,7 +150,9 @@ def _make_tracing() -> Tracing | None:
     try:
         from serving.modelserver.observe.tracing import Tracing, make_exporter
     except ImportError as error:
-        log.warning("no traces are sent, %s is not installed: %s", error.name, INSTALL)
+        from clusters.base.distribution import install_command  # reads the metadata of the distribution
+
+        log.warning("no traces are sent, %s is not installed: %s", error.name, install_command("knodel[tracing]"))
         return None
     try:
         return Tracing(make_exporter())

@@ -18,7 +18,7 @@ SERVER: Final = ("serving.modelserver.main", "serving.modelserver.run")
 FOR_LOADS: Final = (
     "serving.storage.transfer.downloader", "serving.storage.remote", "serving.storage.sources.source",
     "serving.storage.sources.single_file",
-    "encodings.idna", "clusters.base.version",
+    "encodings.idna", "clusters.base.distribution",
 )  # fmt: skip
 """Modules that a server otherwise imports on demand: for downloads, host names and `GET /v2`."""
 MAX_NAMES: Final = 1000  # of a folder that are read: this runs in the control plane's event loop

@@ -20,6 +20,9 @@ from serving.storage.base.errors import OutsideFolder, StorageError
 LARGEST_FILE: Final = 16 << 30  # bytes; far more than one replica can load
 DEEPEST: Final = 32  # parts of a path; `os.walk` and `shutil.rmtree` recurse, and fail at about a thousand
 MOST_FILES: Final = 10_000  # of a folder; a model has a few, but the URI of a home folder by mistake has many
+_OPEN: Final = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))
+"""Flags to read a file's bytes; Windows has only the last one."""
+_PROC: Final = Path("/proc/self/fd")
 
 
 def read_file(path: Path, uri: str, root: Path | None = None) -> bytes:
@@ -74,18 +77,23 @@ def open_regular(path: Path, uri: str, root: Path | None = None) -> FileIO:
     StorageError for anything but a regular file of at most LARGEST_FILE bytes.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(path, _OPEN)
     except (OSError, ValueError) as error:
         raise StorageError(
             f"{uri}: cannot be opened ({_reason(error)}): check that it exists and is readable"
         ) from error
     fault, kind = _fault(descriptor), StorageError
-    if not fault and root is not None and not Path(f"/proc/self/fd/{descriptor}").readlink().is_relative_to(root):
+    if not fault and root is not None and not _real_path(descriptor, path).is_relative_to(root):
         fault, kind = "leads outside of the folder: put the file itself there", OutsideFolder
     if fault:
         os.close(descriptor)
         raise kind(f"{uri}: {fault}")
     return FileIO(descriptor, "rb")
+
+
+def _real_path(descriptor: int, path: Path) -> Path:
+    """Return the real path of an open file. Without /proc it is that of `path` now: only Linux runs a platform."""
+    return (_PROC / str(descriptor)).readlink() if _PROC.is_dir() else path.resolve()
 
 
 def _fault(descriptor: int) -> str:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
-
-import msgspec
 
 from clusters.base.redact import redact_url
 from clusters.net.authority import url_host
@@ -15,7 +13,7 @@ DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _LONGEST_HOST: Final = 253  # characters of a DNS name (RFC 1035, section 2.3.4, without the root label)
 
 
-class HttpUrl(msgspec.Struct, frozen=True):
+class HttpUrl(NamedTuple):
     """A parsed URL: `host` in lower case without brackets, `request_target` (path and query) as sent."""
 
     scheme: str

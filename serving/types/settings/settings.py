@@ -15,8 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from clusters.base.distribution import VERSION
 from clusters.base.durations import format_duration
-from clusters.base.version import VERSION
 from clusters.net.hosts import PATTERN_FORM, is_host_pattern
 from clusters.net.strict_yaml import LoadError, load_documents
 from serving.types.input_files import open_input

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from clusters.base.clock import SystemClock
+from clusters.base.distribution import VERSION
 from clusters.base.objects import (
     EVENT_SOURCE,
     KINDS,
@@ -25,7 +26,6 @@ from clusters.base.objects import (
     WARM_POOL,
     Object,
 )
-from clusters.base.version import VERSION
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.store.lock import FolderLock
 from clusters.embedded.store.secrets import validate_secret

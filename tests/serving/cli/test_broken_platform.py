@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from clusters.base.distribution import VERSION
 from clusters.base.errors import Gone, KnodelError
 from clusters.base.objects import MODEL
-from clusters.base.version import VERSION
 from clusters.embedded.store.lock import FolderLock
 from clusters.net import unix_sockets
 from serving.client.client import Client

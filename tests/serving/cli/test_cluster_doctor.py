@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from clusters.base.distribution import VERSION
 from clusters.base.objects import Object
-from clusters.base.version import VERSION
 from tests.serving.cli.conftest import Config, Done, Knodel
 from tests.serving.cli.kube import CONFIG_PATH, CONTEXT, SETTINGS, FakeApi, Pki, Reply, Seen, failure
 

@@ -17,7 +17,6 @@ import pytest
 from clusters.base.objects import Object
 from clusters.embedded.store.lock import FolderLock
 from clusters.embedded.store.store import Store
-from serving.cli.doctor import examine
 from serving.cli.doctor import findings as doctor
 from serving.cli.doctor import models as model_doctor
 from serving.cli.doctor.findings import INFINITY, Finding, ProbeResponse
@@ -86,11 +85,11 @@ def test_only_replicas_of_versions_that_have_or_get_traffic_are_a_problem(model:
         (doctor.check_open_files(INFINITY, INFINITY), True, "unlimited"),
         (doctor.check_open_files(256, 1_048_576), False, "ulimit -n 1024"),
         (doctor.check_open_files(1024, 1024), False, "limits.conf"),
-        (doctor.check_packages({}, {"onnx": None, "sklearn": None}), True, "engines of onnx, sklearn"),
+        (doctor.check_packages({}, {"onnx": True, "sklearn": True}), True, "engines of onnx, sklearn"),
         (
-            doctor.check_packages({}, {"onnx": None, "sklearn": "pip install 'knodel[sklearn]'"}),
+            doctor.check_packages({}, {"onnx": True, "sklearn": False}, "pip install 'knodel[sklearn]'"),
             True,
-            "not installed: sklearn: pip install 'knodel[sklearn]'",
+            "not installed: sklearn: `pip install 'knodel[sklearn]'`",
         ),
         (doctor.check_packages({"onnxruntime": "`pip install 'knodel[onnx]'`"}, {}), False, "knodel[onnx]"),
         (doctor.check_folder(STATE, True, 0o700, True), True, ""),
@@ -218,11 +217,14 @@ def free_ports(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         one.close()
 
 
-def test_an_engine_without_its_package_is_not_called_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_without_its_package_is_not_called_installed(knodel: Knodel, monkeypatch: pytest.MonkeyPatch) -> None:
     there = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "skops" else there(name))
-    engines = examine._engines()
-    assert engines["sklearn"] == "pip install 'knodel[sklearn]'" and engines["onnx"] is None
+    (message,) = [
+        one["message"] for one in json.loads(knodel("doctor", "-o", "json").out) if one["check"] == "packages"
+    ]
+    assert "engines of onnx" in message and "not installed: sklearn: `" in message
+    assert "pip install 'knodel[sklearn]'" in message
 
 
 def test_a_machine_where_nothing_is_wrong_is_exit_code_0(knodel: Knodel, state: Path) -> None:

@@ -24,8 +24,10 @@ def check_start(state: Path, settings: Settings) -> None:
     """Check the state folder, the variables, the addresses and the ports.
 
     Raises UsageError if the state folder is not a directory, if this machine does not have an address, and for an
-    invalid variable; AddressInUse if a port is in use.
+    invalid variable; AddressInUse if a port is in use; ModuleNotFoundError without the extra `platform`.
     """
+    import envoy  # noqa: F401 - a detached platform could not report its absence
+
     _check_folder(state)
     try:
         size_limit(os.environ)
