@@ -49,7 +49,7 @@ class _PythonParser(Reader, Scanner, Parser):
 try:
     from yaml.cyaml import CParser  # type: ignore[attr-defined]
 except ImportError:
-    CParser = _PythonParser
+    CParser = _PythonParser  # type: ignore[misc,assignment]
 
 
 class _Loader(Composer, CParser, SafeConstructor, Resolver):

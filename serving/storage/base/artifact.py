@@ -46,11 +46,11 @@ class Artifact(NamedTuple):  # defined 7 times as fast as a dataclass, at each s
             for name, found in self.digests.items()
             if name.startswith(f"{folder}/")
         }
-        return msgspec.structs.replace(self, path=self.path / folder, digests=inside)
+        return self._replace(path=self.path / folder, digests=inside)
 
     def only(self, name: str) -> Artifact:
         """Return a file of the folder as an artifact of its own, with the same URI and digest. Raises StorageError."""
-        return msgspec.structs.replace(self, path=self.path / name, content=self.read(name), digests={})
+        return self._replace(path=self.path / name, content=self.read(name), digests=MappingProxyType({}))
 
     def read(self, name: str) -> bytes:
         """Return the content of a file of the folder. Raises StorageError if it is absent or has another digest."""
