@@ -24,13 +24,15 @@ class TensorSpec(msgspec.Struct, frozen=True):
 class Signature(msgspec.Struct, frozen=True):
     """A model's tensors; `platform` is its name in the Open Inference Protocol (`onnx_onnxv1`).
 
-    `optional` are the outputs that are computed only for a request that names them.
+    `optional` are the outputs that are computed only for a request that names them, `optional_inputs` the inputs that
+    a request may omit.
     """
 
     platform: str
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     optional: frozenset[str] = frozenset()
+    optional_inputs: frozenset[str] = frozenset()
 
     @property
     def default_outputs(self) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """The registry of model formats and their engines. An engine's libraries are imported when its first model is loaded.
 
-A format is detected by the names of the artifact's files: first by suffix, then by whole names, which other programs
-use too. Formats that run code of the artifact are never detected: they must be named, and allowed.
+A format is detected by the names of the artifact's files: first by a name that decides alone, then by suffix, then by
+whole names, which other programs use too. Formats that run code of the artifact are never detected: they must be named,
+and allowed.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class ModelFormat(NamedTuple):  # no msgspec: the command imports this module to
     suffixes    suffixes of its files' names, in lower case
     names       whole names of its files, in lower case
     runs_code   whether loading a model runs code of its author
+    decides     whether one of `names` decides, since such a folder also has files of other formats
     """
 
     name: str
@@ -47,6 +49,7 @@ class ModelFormat(NamedTuple):  # no msgspec: the command imports this module to
     suffixes: tuple[str, ...]
     names: tuple[str, ...] = ()
     runs_code: bool = False
+    decides: bool = False
 
     def patterns(self) -> tuple[str, ...]:
         """Return suffixes and names, for messages."""
@@ -74,6 +77,8 @@ FORMATS: Final = {
         ),
         ModelFormat("joblib", "serving.engines.sklearn.pickled", "sklearn", "sklearn", (".joblib",), runs_code=True),
         ModelFormat("python", "serving.engines.python.engine", "numpy", "python", (), ("model.py",), runs_code=True),
+        ModelFormat("mlflow", "serving.engines.mlflow.engine", "yaml", "mlflow", (), ("mlmodel",), decides=True),
+        ModelFormat("pyfunc", "serving.engines.mlflow.engine", "mlflow", "mlflow", (), ("mlmodel",), runs_code=True),
     )
 }  # fmt: skip
 
@@ -88,9 +93,12 @@ def find_format(name: str, files: Sequence[str], *, allow_code: bool = False) ->
             raise UnknownFormat(f"unknown modelFormat {name[:80]!r}: use one of {', '.join(FORMATS)}")
         return FORMATS[name]
     paths = [file.lower() for file in files]
+    base_names = {path.rpartition("/")[2] for path in paths}
+    for made in FORMATS.values():
+        if made.decides and not base_names.isdisjoint(made.names):
+            return made
     found = [made for made in FORMATS.values() if made.suffixes and any(path.endswith(made.suffixes) for path in paths)]
     if not found:
-        base_names = {path.rpartition("/")[2] for path in paths}
         found = [made for made in FORMATS.values() if not base_names.isdisjoint(made.names)]
     safe = [made for made in found if not made.runs_code]
     if len(safe) == 1:

@@ -49,12 +49,13 @@ class TabularEngine(BaseEngine):
     rows            converts the inputs to the library's features; raises InputRefused
     bounded         as `Engine.bounded`
     enter_thread    is called before each inference, in its thread
+    features        names of the columns in the order of the matrix, if the model's file has them
     """
 
     def __init__(
         self, platform: str, inputs: Sequence[TensorSpec], outputs: Sequence[TabularOutput], *,
         rows: Callable[[Mapping[str, Tensor]], Rows] = matrix_rows, bounded: bool = True,
-        enter_thread: Callable[[], None] | None = None,
+        enter_thread: Callable[[], None] | None = None, features: Sequence[str] | None = None,
     ) -> None:  # fmt: skip
         self._outputs = {output.spec.name: output for output in outputs}
         default = self._outputs[OUTPUT]
@@ -65,6 +66,7 @@ class TabularEngine(BaseEngine):
         super().__init__(Signature(platform, tuple(inputs), specs, optional), bounded)
         self._rows = rows
         self._enter_thread = enter_thread
+        self.features = features
 
     def infer(
         self, inputs: Mapping[str, Tensor], outputs: Sequence[str], cancellation: Cancellation | None = None

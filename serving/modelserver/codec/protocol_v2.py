@@ -90,6 +90,7 @@ class V2Codec:
         self.limits = limits
         self.specs = {spec.name: (spec, DATATYPES[spec.datatype]) for spec in signature.inputs}
         self.outputs = list(signature.default_outputs)
+        self._optional = signature.optional_inputs
         self._outputs = frozenset(spec.name for spec in signature.outputs)
         self._bf16 = frozenset(spec.name for spec in signature.outputs if spec.datatype == BF16)
 
@@ -156,8 +157,9 @@ class V2Codec:
     def check_complete(self, inputs: Mapping[str, object]) -> None:
         """Raise InvalidRequest if an input is missing."""
         if len(inputs) < len(self.specs):
-            missing = ", ".join(repr(name) for name in self.specs if name not in inputs)
-            raise InvalidRequest(f"missing input {missing}")
+            missing = [repr(name) for name in self.specs if name not in inputs and name not in self._optional]
+            if missing:
+                raise InvalidRequest(f"missing input {', '.join(missing)}")
 
     def check_outputs(self, names: Sequence[str]) -> None:
         """Raise InvalidRequest for an unknown or repeated output."""
