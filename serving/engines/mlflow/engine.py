@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from serving.engines.base.datatypes import Tensor
 from serving.engines.base.engine import BaseEngine, Cancellation, Engine, Signature, TensorSpec
 from serving.engines.base.errors import LoadFailed
@@ -36,7 +34,8 @@ def load(artifact: Artifact, options: EngineOptions) -> Engine:
         raise LoadFailed(f"{artifact.uri} is a single file: name the folder with the file {FILE}")
     if not any(posixpath.basename(name) == FILE for name in artifact.names()):
         raise LoadFailed(f"{artifact.uri} has no file {FILE}: name the folder of an MLflow model")
-    folder = _inside(artifact, posixpath.dirname(only_file(artifact, (FILE.lower(),))))
+    place = posixpath.dirname(only_file(artifact, (FILE.lower(),)))
+    folder = artifact.below(place) if place else artifact
     names = folder.names()
     model = read_mlmodel(folder.read(FILE), folder.uri)
     chosen = choose(model, names, folder.uri, allow_code=options.allow_code)
@@ -87,17 +86,6 @@ class MlflowEngine(BaseEngine):
 def _file(folder: Artifact, chosen: FlavorFile) -> Artifact:
     """Return the artifact for the engine: one file, or for ONNX the folder, which may have external data."""
     if chosen.flavor == ONNX:
-        return _inside(folder, posixpath.dirname(chosen.file))
+        place = posixpath.dirname(chosen.file)
+        return folder.below(place) if place else folder
     return Artifact(Path(posixpath.basename(chosen.file)), folder.read(chosen.file), uri=folder.uri)
-
-
-def _inside(artifact: Artifact, folder: str) -> Artifact:
-    """Return the artifact of a folder inside the artifact."""
-    if not folder:
-        return artifact
-    digests = {
-        name.removeprefix(f"{folder}/"): digest
-        for name, digest in artifact.digests.items()
-        if name.startswith(f"{folder}/")
-    }
-    return msgspec.structs.replace(artifact, path=artifact.path / folder, digests=digests)

@@ -99,7 +99,7 @@ def test_columns_reach_a_tree_in_the_order_in_which_it_was_trained(tmp_path: Pat
         described = folders.mlmodel({flavor: {"data": file}}, inputs)
         engine = load(folders.write(tmp_path / flavor, described, **{file.replace(".", "__"): content}))
         rows = features[:5, ::-1] if reverse else features[:5]
-        assert predict(engine, rows).tolist() == expected.tolist()
+        assert predict(engine, rows).tolist() == np.asarray(expected).tolist()
         other = folders.mlmodel({flavor: {"data": file}}, [{"type": "double", "name": f"x{at}"} for at in range(4)])
         (tmp_path / flavor / "MLmodel").write_bytes(other)
         assert "the columns of the signature are not those of the model, 'a'" in refused(tmp_path / flavor)
