@@ -1,9 +1,13 @@
-"""Set up a process of ours: no core dumps, and a garbage collector for many long-lived objects and few cycles."""
+"""Set up a process of ours: a garbage collector for many long-lived objects, no core dumps, an end with its parent."""
 
 from __future__ import annotations
 
+import fcntl
 import gc
+import os
 import resource
+import select
+import sys
 from collections.abc import Callable
 
 from clusters.base.clock import Clock
@@ -47,3 +51,18 @@ def disable_core_dumps() -> None:
     other collectors follow their own settings.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def end_with_pipe(pipe: int, *, group: bool = False) -> None:
+    """Let the kernel end this process when all writing ends of `pipe` are closed, even if this process hangs.
+
+    Nothing may be written to the pipe. With `group` the whole process group ends, which this process must lead. The
+    kernel sends SIGIO, whose default action is to terminate. PR_SET_PDEATHSIG is not used, because it watches the
+    thread that started this process, not the process of that thread.
+    """
+    fcntl.fcntl(pipe, fcntl.F_SETOWN, -os.getpgrp() if group else os.getpid())
+    fcntl.fcntl(pipe, fcntl.F_SETFL, fcntl.fcntl(pipe, fcntl.F_GETFL) | os.O_ASYNC)
+    closed = select.poll()
+    closed.register(pipe, select.POLLHUP)
+    if closed.poll(0):  # they were closed before the flag was set
+        sys.exit()

@@ -23,12 +23,12 @@ def example_request(entrance: IngressTarget, name: str, timeout: float) -> str:
     It is the model's `example.json`, or zeros with the shapes of its metadata. Raises Unreachable, NotFound when the
     model does not exist, ClientError when there is no example.
     """
-    page = _read(entrance, name, "/openapi.json", timeout)
+    page = read_json(entrance, name, "/openapi.json", timeout)
     try:
         content = page["paths"][f"/v2/models/{name}/infer"]["post"]["requestBody"]["content"]["application/json"]
     except (KeyError, TypeError):
         content = {}
-    found = content.get("example") or zeros(_read(entrance, name, f"/v2/models/{name}", timeout))
+    found = content.get("example") or zeros(read_json(entrance, name, f"/v2/models/{name}", timeout))
     if not isinstance(found, dict):
         raise ClientError(f"model {name} has no example request: `knodel predict {name} -d @FILE` sends your own")
     return json.dumps(found)
@@ -60,7 +60,8 @@ def zeros(metadata: Any) -> dict[str, Any] | None:
     }
 
 
-def _read(entrance: IngressTarget, name: str, path: str, timeout: float) -> Any:
+def read_json(entrance: IngressTarget, name: str, path: str, timeout: float) -> Any:
+    """Return the JSON document at `path` of the model `name`. Raises Unreachable, NotFound, ClientError."""
     with exchange(entrance.endpoint, "GET", path, headers=dict(entrance.headers), timeout=timeout) as answer:
         content = answer.body()
     if answer.status == 404:

@@ -59,6 +59,7 @@ SECTIONS = {
         "install": "Install or upgrade Knodel on a Kubernetes cluster.",
         "uninstall": "Remove Knodel from a Kubernetes cluster.",
         "serve": "Serve one model without a platform.",
+        "dev": "Serve a model, and reload it after each save.",
         "completion": "Print the completion script of a shell.",
     },
 }

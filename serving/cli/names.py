@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -11,6 +12,7 @@ from clusters.base.errors import KnodelError
 from clusters.base.objects import EVENT_SOURCE, MODEL, REVISION, SECRET, WARM_POOL, Kind, Object, name_of
 from serving.cli.context import DEFAULT_NAMESPACE, find_context, group_context
 from serving.client.client import Client
+from serving.client.errors import UsageError
 from serving.client.state import LocalPlatform, state_folder
 from serving.types.annotations import LABEL_MODEL
 
@@ -87,6 +89,19 @@ def files(_: click.Context, __: click.Parameter, incomplete: str) -> list[Comple
     from click.shell_completion import CompletionItem  # takes 3 ms; only completion pays
 
     return [] if "://" in incomplete else [CompletionItem(incomplete, type="file")]
+
+
+def name_of_path(path: str) -> str:
+    """Return the name of the model at a path or URI: that of its file or folder. Raises UsageError.
+
+    Example:
+        name_of_path("./models/Iris_v2.onnx")  # "iris-v2"
+    """
+    stem = Path(path.rstrip("/")).name.split(".")[0].lower()
+    name = "".join(char if char.isalnum() and char.isascii() else "-" for char in stem).strip("-")
+    if not name:
+        raise UsageError(f"no model name can be derived from {path!r}: give one with --name")
+    return name
 
 
 def names_of(kind: Kind, context: click.Context, incomplete: str, selector: str = "") -> list[str]:

@@ -42,7 +42,8 @@ FAILED: Final = 1
 WRONG_USAGE: Final = 2
 MAX_REASON_LENGTH: Final = 1024  # characters; Kubernetes keeps 4096 bytes of a termination message
 _START_TICKS: Final = 19  # field of /proc/self/stat behind the command's name
-_LIBRARY_THREADS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+LIBRARY_THREADS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+"""Variables that NumPy reads at its import. Engines have options of their own."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -75,7 +76,7 @@ def serve(argv: Sequence[str], environ: Mapping[str, str], on_ready: Callable[[]
     flush_each_line()
     startup = StartupTimes()
     artifact = None if options.assignment is None else _start_fetch(options, options.assignment, startup.download)
-    for name in _LIBRARY_THREADS:  # of NumPy, which reads them at its import; engines have options of their own
+    for name in LIBRARY_THREADS:
         os.environ.setdefault(name, str(options.bounds.threads))
     if options.pool is not None and options.assignment is None:
         _import_for_pool(options.pool)

@@ -5,16 +5,14 @@ python -m serving.engines.child.main FD
 
 from __future__ import annotations
 
-import fcntl
 import importlib
-import os
-import select
 import signal
 import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from clusters.base.process_setup import end_with_pipe
 from serving.engines.base.datatypes import Tensor
 from serving.engines.base.engine import Engine
 from serving.engines.base.errors import EngineError, InferenceFailed, InputRefused, LoadFailed
@@ -33,7 +31,7 @@ from serving.storage.base.errors import StorageError
 
 def main(descriptor: int) -> None:
     """Handle the requests of the socket `descriptor`."""
-    _end_with_server(sys.stdin.fileno())
+    end_with_pipe(sys.stdin.fileno())
     channel = Channel(socket.socket(fileno=descriptor))
     try:
         engine = _load(channel)
@@ -43,20 +41,6 @@ def main(descriptor: int) -> None:
             _infer(channel, engine)
     except (EOFError, OSError):
         return  # the server has ended
-
-
-def _end_with_server(pipe: int) -> None:
-    """Let the kernel end this process when the server's end of the pipe is closed, even if this process hangs.
-
-    The kernel sends SIGIO, whose default action is to terminate. PR_SET_PDEATHSIG is not used, because it watches the
-    thread of the server that started this process, not the server.
-    """
-    fcntl.fcntl(pipe, fcntl.F_SETOWN, os.getpid())
-    fcntl.fcntl(pipe, fcntl.F_SETFL, fcntl.fcntl(pipe, fcntl.F_GETFL) | os.O_ASYNC)
-    gone = select.poll()
-    gone.register(pipe, select.POLLHUP)
-    if gone.poll(0):  # the server ended before the flag was set
-        sys.exit()
 
 
 def _load(channel: Channel) -> Engine | None:

@@ -21,7 +21,7 @@ from tests.serving.cli.kube import (
     kubeconfig,
 )
 
-MACHINE = {"up", "down", "serve", "completion"}
+MACHINE = {"up", "down", "dev", "serve", "completion"}
 """Verbs that act only on this machine."""
 
 

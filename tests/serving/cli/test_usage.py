@@ -29,7 +29,7 @@ from tests.serving.cli.conftest import COMMANDS, Knodel, check
 
 CLUSTER = {"install", "uninstall"}
 """Verbs that act only on a cluster."""
-WITHOUT_PLATFORM = {"serve", "completion"}
+WITHOUT_PLATFORM = {"dev", "serve", "completion"}
 WITHOUT_NAMESPACE = {*CLUSTER, *WITHOUT_PLATFORM, "up", "down", "namespace", "config"}
 WITHOUT_FORMAT = {*WITHOUT_PLATFORM, "delete", "diff", "logs", "predict", "pool delete", "events deny"}
 """Verbs without the options `--state`, `--namespace` or `--output`, which would have no effect."""
@@ -77,6 +77,11 @@ PLAIN = {"namespace", "output", "state", "kube_context", "all_namespaces", "name
         ("down", "--timeout", "later"),
         ("completion", "tcsh"),
         ("serve",),
+        ("dev",),
+        ("dev", "missing"),
+        ("dev", ".", "--format", "word"),
+        ("dev", ".", "--memory-limit", "much"),
+        ("dev", ".", "--load-timeout", "0"),
         ("serve", "folder", "--models", "--name", "iris"),
         ("serve", "folder", "--max-batch-size", "0"),
         ("list", "surplus"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
@@ -14,7 +13,7 @@ from clusters.base.redact import redact_url
 from serving.cli.addresses import reachable_host
 from serving.cli.context import Session, verb
 from serving.cli.local_files import uri_of
-from serving.cli.names import files, formats
+from serving.cli.names import files, formats, name_of_path
 from serving.client.errors import ClientError, UsageError
 from serving.client.home import expand_home
 from serving.types.faults import storage_uri_fault
@@ -84,7 +83,7 @@ def command(
     uri = "" if models else uri_of(path)
     if uri and (fault := storage_uri_fault(uri)):
         raise UsageError(f"{redact_url(uri)}: {fault}")
-    model = "" if models else name or _name_of(path)
+    model = "" if models else name or name_of_path(path)
     what = [f"--models={expand_home(path)}"] if models else ["--name", model, "--storage-uri", uri]
     options = {
         "--format": model_format, "--memory-limit": memory_limit, "--load-timeout": load_timeout,
@@ -115,11 +114,3 @@ def _check_ports(ports: Mapping[str, int | None]) -> None:
     for option, port in ports.items():
         if port is not None and (other := options.setdefault(port, option)) != option:
             raise UsageError(f"{option} {port}: {other} already has this port: choose another port")
-
-
-def _name_of(path: str) -> str:
-    stem = Path(path.rstrip("/")).name.split(".")[0].lower()
-    name = "".join(char if char.isalnum() and char.isascii() else "-" for char in stem).strip("-")
-    if not name:
-        raise UsageError(f"no model name can be derived from {path!r}: give one with --name")
-    return name

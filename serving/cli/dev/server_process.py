@@ -1,0 +1,125 @@
+"""Start, direct and end one server process of `knodel dev`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, Self
+
+import msgspec
+
+from clusters.net.sockets import BACKLOG, listen_environment
+from serving.cli.dev.messages import LINE_LIMIT, Failure, Load, Report, decode_report, encode
+
+HOST: Final = "127.0.0.1"
+_MODULE: Final = "serving.cli.dev.server_main"
+_STATM_RESIDENT: Final = 1  # field of /proc/PID/statm, in pages
+
+
+class ServerProcess:
+    """A server that listens on a port of its own on loopback, and leads a process group of its own.
+
+    It ends when this process ends, because it holds the other end of a pipe (`server_main`).
+    """
+
+    def __init__(
+        self, process: asyncio.subprocess.Process, channel: socket.socket, lifeline: int, address: tuple[str, int]
+    ) -> None:
+        self._process = process
+        self._channel = channel
+        self._lifeline = lifeline
+        self.address = address
+
+    @classmethod
+    async def start(cls, arguments: Sequence[str], environ: Mapping[str, str]) -> Self:
+        """Start a process with these arguments behind the descriptors; it waits for `load`."""
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        read_end, write_end = os.pipe()
+        listener = socket.create_server((HOST, 0), backlog=BACKLOG)
+        address = listener.getsockname()[:2]
+        files = (theirs.fileno(), read_end, listener.fileno())
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-P", "-m", _MODULE, str(files[0]), str(files[1]), *arguments,
+                stdin=asyncio.subprocess.DEVNULL, pass_fds=files, start_new_session=True,
+                env={
+                    **environ, **listen_environment([listener.fileno()]),
+                    "HOST": HOST, "PORT": str(address[1]), "MANAGEMENT_PORT": "0",
+                },
+            )  # fmt: skip
+        except BaseException:
+            ours.close()
+            os.close(write_end)
+            raise
+        finally:
+            theirs.close()
+            os.close(read_end)
+            listener.close()
+        return cls(process, ours, write_end, address)
+
+    @property
+    def pid(self) -> int:
+        """The id of the process, which is also that of its group."""
+        return self._process.pid
+
+    async def load(self, message: Load) -> Report | None:
+        """Let the server load a model, and return its report; None when it ends without one."""
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(OSError):
+            await loop.sock_sendall(self._channel, encode(message))
+        reader, writer = await asyncio.open_unix_connection(sock=self._channel.dup(), limit=LINE_LIMIT)
+        # A process that the model has started may keep the channel open after the end of the server.
+        line, ended = asyncio.create_task(reader.readline()), asyncio.create_task(self.wait())
+        try:
+            await asyncio.wait((line, ended), return_when=asyncio.FIRST_COMPLETED)
+            if not line.done():
+                await asyncio.wait((line,), timeout=0.1)
+            return decode_report(line.result()) if line.done() and line.result() else None
+        except ConnectionError:
+            return None
+        except (ValueError, msgspec.MsgspecError) as error:
+            return Failure(f"its process sent an invalid report: {error}")
+        finally:
+            line.cancel()
+            ended.cancel()
+            writer.close()
+
+    async def wait(self) -> str:
+        """Return how the process ended, as in `with exit code 3` or `by SIGKILL`."""
+        code = await self._process.wait()
+        return f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+
+    def resident_bytes(self) -> int:
+        """Return the main memory of the process in bytes; 0 where it is unknown (macOS, or after its end)."""
+        try:
+            pages = Path(f"/proc/{self.pid}/statm").read_text(encoding="ascii").split()[_STATM_RESIDENT]
+            return int(pages) * os.sysconf("SC_PAGE_SIZE")
+        except (OSError, IndexError, ValueError):
+            return 0
+
+    async def stop(self, within: float) -> None:
+        """Let the server end by itself, and kill its group after `within` seconds."""
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.terminate()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(within):
+                    await self._process.wait()
+        await self.kill()
+
+    async def kill(self) -> None:
+        """Kill the process and all of its group, and release its resources."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+        await self._process.wait()
+        self._channel.close()
+        with contextlib.suppress(OSError):
+            os.close(self._lifeline)
+            self._lifeline = -1

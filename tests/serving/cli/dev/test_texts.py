@@ -1,0 +1,53 @@
+"""The lines of `knodel dev`."""
+
+from __future__ import annotations
+
+import ast
+import json
+import shlex
+
+import pytest
+
+from serving.cli.dev import texts
+from serving.cli.dev.messages import Failure
+
+URL = "http://127.0.0.1:8080/v2/models/m"
+REQUEST = json.dumps({"inputs": [{"name": "it's", "datatype": "BOOL", "shape": [1], "data": [True]}]})
+LONG = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [400], "data": [0.0] * 400}]})
+
+
+@pytest.mark.parametrize(("request_text", "sent"), [(REQUEST, REQUEST), (LONG, "@/tmp/example.json")])
+def test_the_example_is_a_command_and_a_line_of_python(request_text: str, sent: str) -> None:
+    curl, python = texts.example_lines(URL, request_text, "/tmp/example.json")
+
+    assert shlex.split(curl) == ["curl", f"{URL}/infer", "-H", "Content-Type: application/json", "-d", sent]
+    ast.parse(python)
+    assert len(curl) < 2 * texts.MAX_INLINE and len(python) < 2 * texts.MAX_INLINE
+
+
+def test_an_interface_has_a_line_for_each_tensor_and_a_difference() -> None:
+    one = {"name": "x", "datatype": "FP32", "shape": [-1, 4]}
+    before = texts.interface_lines({"inputs": [one], "outputs": [{**one, "name": "y"}]})
+    after = texts.interface_lines({"inputs": [{**one, "shape": [-1]}], "outputs": [{**one, "name": "y"}]})
+
+    assert before == ["input x FP32[-1,4]", "output y FP32[-1,4]"]
+    assert texts.changed_interface(before, after) == ["- input x FP32[-1,4]", "+ input x FP32[-1]"]
+
+
+def test_a_traceback_is_coloured_on_a_terminal_only_and_has_no_control_characters_of_the_code() -> None:
+    lines = ['  File "/m/model.py", line 3, in load', "    print('\x1b[2J')", "NameError: x"]
+    plain = texts.failure_lines(Failure("", lines), coloured=False)
+    coloured = texts.failure_lines(Failure("", lines), coloured=True)
+
+    assert plain == ['    File "/m/model.py", line 3, in load', "      print('\\x1b[2J')", "  NameError: x"]
+    assert "\x1b[36m/m/model.py\x1b[0m" in coloured[0] and "\x1b[33m\x1b[1m3" in coloured[0]
+    assert "\x1b[31m" in coloured[-1]
+
+
+def test_a_failure_without_user_code_is_its_reason() -> None:
+    assert texts.failure_lines(Failure("the folder has no model"), coloured=False) == ["  the folder has no model"]
+
+
+def test_an_answer_is_shortened() -> None:
+    assert texts.answer_line(200, 0.0123, '{"y": 1}') == 'answers 200 in 12 ms: {"y": 1}'
+    assert len(texts.answer_line(500, 0.0, "x" * 1000)) < 300
