@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from knodel.results.displayed import Displayed
 from knodel.results.model import Model
 
 
@@ -44,8 +45,8 @@ class ReplicaStart:
     server: Mapping[str, float] = field(hash=False)
 
 
-@dataclass(frozen=True)
-class Explanation:
+@dataclass(frozen=True, repr=False)
+class Explanation(Displayed):
     """Why a model has its traffic and replicas.
 
     `rule` is the rule of the traffic split. `decisions` and `starts` are the newest ones, oldest first. `problems` has

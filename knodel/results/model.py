@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from knodel.results.displayed import Displayed
 from knodel.results.rollout import RolloutStep
 
 
@@ -20,8 +21,8 @@ class TrafficTarget:
     url: str = ""
 
 
-@dataclass(frozen=True)
-class TrafficSplit:
+@dataclass(frozen=True, repr=False)
+class TrafficSplit(Displayed):
     """The traffic split of a model, as last seen at the gateway. Empty before any version was ready.
 
     Example:
@@ -65,8 +66,8 @@ class ReplicaCounts:
     starting: int = 0
 
 
-@dataclass(frozen=True)
-class Model:
+@dataclass(frozen=True, repr=False)
+class Model(Displayed):
     """A model of a platform.
 
     `ready`: whether its newest version is ready. `reason`: why it is not; empty if it is. `url` is the base URL for
@@ -93,8 +94,8 @@ class Model:
     object: Mapping[str, Any] = field(repr=False, compare=False)
 
 
-@dataclass(frozen=True)
-class ModelList:
+@dataclass(frozen=True, repr=False)
+class ModelList(Displayed):
     """The models of a namespace, or of all namespaces, by name."""
 
     models: tuple[Model, ...] = ()
@@ -133,8 +134,8 @@ class ModelVersion:
     storage_uri: str
 
 
-@dataclass(frozen=True)
-class ModelHistory:
+@dataclass(frozen=True, repr=False)
+class ModelHistory(Displayed):
     """The versions of a model, oldest first."""
 
     model: str

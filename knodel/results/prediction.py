@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
+from knodel.results.displayed import Displayed
+
 
 @dataclass(frozen=True)
 class PredictionOutput:
@@ -26,8 +28,8 @@ class PredictionOutput:
     values: Any = field(compare=False)
 
 
-@dataclass(frozen=True)
-class Prediction:
+@dataclass(frozen=True, repr=False)
+class Prediction(Displayed):
     """The outputs of a model for one call of `predict`, by name.
 
     `revision` is the version that answered, empty if the server does not report it; with `batch_size`, of the last

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from knodel.results.displayed import Displayed
 
-@dataclass(frozen=True)
-class RolloutStep:
+
+@dataclass(frozen=True, repr=False)
+class RolloutStep(Displayed):
     """The state of a rollout at one moment. Times are RFC 3339, empty for what has not happened.
 
     `phase` is Progressing, Paused, Promoted, RolledBack or Failed. `number` counts steps from 1; `count` is the number
