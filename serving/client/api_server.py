@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ssl
+import tempfile
 from base64 import b64encode
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from clusters.base.redact import one_line, redact_url
@@ -13,29 +15,24 @@ from serving.client.errors import ClientError
 from serving.client.http import Proxy, ServerAddress
 
 if TYPE_CHECKING:
-    from kubernetes.client import Configuration
+    from serving.client.kube_credentials import Credentials
 
 PORTS = {"https": 443, "http": 80}
 OURS, KNATIVE = "knodel.dev", "knative.dev"
 
 
 class ApiServer:
-    """The API server of a context, with the credentials of its user.
-
-    `proxy` is the `proxy-url` of its cluster; `authorization` returns the Authorization header, empty for none.
-    """
+    """The API server of a context: its `cluster` in the kubeconfig, and the credentials of its user."""
 
     validates_models = False
     """It checks the schema of a Model and its CEL rules; the command runs the other checks before it sends a Model."""
     restart_window = 30.0
     """s; an API server restarts in a few seconds, on a busy machine in many."""
 
-    def __init__(
-        self, context: str, configuration: Configuration, proxy: str, authorization: Callable[[], str]
-    ) -> None:
+    def __init__(self, context: str, cluster: Mapping[str, Any], credentials: Credentials) -> None:
         self._context = context
-        self._authorization = authorization
-        self._endpoint = _endpoint(context, configuration, proxy)
+        self._credentials = credentials
+        self._endpoint = _endpoint(context, cluster, credentials)
 
     @property
     def endpoint(self) -> ServerAddress:
@@ -44,7 +41,7 @@ class ApiServer:
 
     def credentials(self) -> Mapping[str, str]:
         """Return the Authorization header, if the user has one. Raises ClientError."""
-        value = " ".join(self._authorization().split())  # a token file may end in a newline
+        value = " ".join(self._credentials.authorization().split())  # a token file may end in a newline
         if not value:
             return {}
         if not (value.isascii() and value.isprintable()):
@@ -73,17 +70,17 @@ class ApiServer:
         return f"{what}: {owner}`knodel doctor --kube-context {self._context}` shows the missing parts"
 
 
-def _endpoint(context: str, found: Configuration, proxy: str) -> ServerAddress:
-    url = _address(context, "server", found.host, tuple(PORTS))
+def _endpoint(context: str, cluster: Mapping[str, Any], credentials: Credentials) -> ServerAddress:
+    url = _address(context, "server", str(cluster.get("server") or ""), tuple(PORTS))
     return ServerAddress(
         url.hostname or "",
         url.port or PORTS[url.scheme],
         f"the API server of context {context}",
         f"`knodel doctor --kube-context {context}` finds the cause",
-        tls=_tls(context, found) if url.scheme == "https" else None,
-        tls_name=found.tls_server_name or "",
+        tls=_tls(context, cluster, credentials) if url.scheme == "https" else None,
+        tls_name=str(cluster.get("tls-server-name") or ""),
         tls_remedy="check certificate-authority, server and tls-server-name of its cluster in the kubeconfig",
-        proxy=_proxy(context, url, proxy),
+        proxy=_proxy(context, url, str(cluster.get("proxy-url") or "")),
         prefix=url.path.rstrip("/"),
     )
 
@@ -104,14 +101,19 @@ def _address(context: str, field: str, text: str, schemes: tuple[str, ...]) -> S
     return url
 
 
-def _tls(context: str, found: Configuration) -> ssl.SSLContext:
+def _tls(context: str, cluster: Mapping[str, Any], credentials: Credentials) -> ssl.SSLContext:
+    authority, pair = credentials.data(cluster, "certificate-authority"), credentials.certificate()
     try:
-        made = ssl.create_default_context(cafile=found.ssl_ca_cert)
-        if not found.verify_ssl:  # insecure-skip-tls-verify
+        made = ssl.create_default_context(cadata=authority.decode() if authority else None)
+        if cluster.get("insecure-skip-tls-verify"):
             made.check_hostname, made.verify_mode = False, ssl.CERT_NONE
-        if found.cert_file:
-            made.load_cert_chain(found.cert_file, found.key_file)
-    except OSError as error:  # includes ssl.SSLError
+        if pair:
+            with tempfile.TemporaryDirectory(prefix="knodel-") as folder:  # for the key, until TLS has it
+                files = Path(folder, "certificate"), Path(folder, "key")
+                for path, content in zip(files, pair, strict=True):
+                    path.write_bytes(content)
+                made.load_cert_chain(*files)
+    except (OSError, UnicodeError) as error:  # includes ssl.SSLError
         reason = one_line(str(error))
         raise ClientError(
             f"context {context}: its certificates or key cannot be loaded ({reason}): check them in the kubeconfig"
@@ -121,7 +123,7 @@ def _tls(context: str, found: Configuration) -> ssl.SSLContext:
 
 def _proxy(context: str, server: SplitResult, given: str) -> Proxy | None:
     """Return the proxy of `proxy-url`, else of the environment unless NO_PROXY has the server, as client-go does."""
-    from urllib.request import getproxies, proxy_bypass  # the kubernetes package has imported it already
+    from urllib.request import getproxies, proxy_bypass  # heavy; only clusters need it
 
     text = given or ("" if proxy_bypass(server.hostname or "") else getproxies().get(server.scheme, ""))
     if not text:

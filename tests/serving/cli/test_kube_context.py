@@ -182,10 +182,9 @@ def test_no_kubeconfig_at_all_says_where_one_is_looked_for(
     assert f"no kubeconfig found at {tmp_path / 'absent'}" in done.err
 
 
-def test_without_the_package_the_extra_is_named(
-    knodel: Knodel, config: Config, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "kubernetes.config", None)
+def test_an_auth_provider_needs_the_extra(knodel: Knodel, config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    config({"auth-provider": {"name": "oidc", "config": {}}})
+    monkeypatch.setitem(sys.modules, "kubernetes.client", None)
 
     done = knodel("list", "--kube-context", CONTEXT)
 

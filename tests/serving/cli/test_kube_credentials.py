@@ -103,9 +103,9 @@ def test_an_exec_plugin_brings_a_certificate(knodel: Knodel, pki: Pki, config: C
 @pytest.mark.parametrize(
     ("status", "code", "complaint", "words"),
     [
-        ("{}", 7, "please log in", "process returned 7. please log in"),
-        ("{", 0, "", "failed to decode process output"),
-        ("{}", 0, "", "missing token or clientCertificateData"),
+        ("{}", 7, "please log in", "ended with exit code 7: please log in"),
+        ("{", 0, "", "did not print an ExecCredential"),
+        ("{}", 0, "", "printed neither a token nor a client certificate"),
     ],
 )
 def test_an_exec_plugin_that_fails_is_one_line(
@@ -126,7 +126,7 @@ def test_a_token_that_expires_is_renewed_and_a_plugin_that_fails_by_then_is_told
     config(plugin(tmp_path, '{"token": "short", "expirationTimestamp": "2026-01-01T00:00:00Z"}'))
     server = KubeContext.find(CONTEXT).connect()
 
-    plugin(tmp_path, '{"token": "fresh"}')
+    plugin(tmp_path, '{"token": "fresh", "expirationTimestamp": "2026-01-01T00:00:00Z"}')
     assert server.credentials() == {"Authorization": "Bearer fresh"}
     plugin(tmp_path, "{}", code=1, complaint="logged out")
     with pytest.raises(ClientError, match="logged out"):
@@ -243,3 +243,47 @@ def test_no_proxy_keeps_the_proxy_of_the_environment_away(
     assert "does not respond" in knodel("list", "--kube-context", CONTEXT).err
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     assert knodel("list", "--kube-context", CONTEXT).code == 0
+
+
+INFORMED = """#!/usr/bin/env python3
+import json, os
+info = json.loads(os.environ["KUBERNETES_EXEC_INFO"])
+cluster = info["spec"]["cluster"]
+token = "-".join([os.environ["REGION"], cluster["config"]["audience"], str(info["spec"]["interactive"])])
+assert cluster["server"] and cluster["certificate-authority-data"]
+print(json.dumps({"apiVersion": info["apiVersion"], "kind": "ExecCredential", "status": {"token": token}}))
+"""
+
+
+def test_a_plugin_gets_its_variables_and_the_cluster(
+    knodel: Knodel, api: FakeApi, config: Config, tmp_path: Path
+) -> None:
+    (tmp_path / "plugin").write_text(INFORMED)
+    (tmp_path / "plugin").chmod(0o700)
+    asked = {
+        "apiVersion": "client.authentication.k8s.io/v1beta1",
+        "command": "./plugin",  # relative to the kubeconfig
+        "env": [{"name": "REGION", "value": "north"}],
+        "provideClusterInfo": True,
+        "interactiveMode": "Never",
+    }
+    extensions = [{"name": "client.authentication.k8s.io/exec", "extension": {"audience": "models"}}]
+    config({"exec": asked}, extensions=extensions)
+
+    done = knodel("list", "--kube-context", CONTEXT)
+
+    assert (done.code, done.err) == (0, "")
+    assert api.seen[0].headers["Authorization"] == "Bearer north-models-False"
+
+
+def test_a_plugin_of_an_old_version_is_refused(knodel: Knodel, config: Config) -> None:
+    config({"exec": {"apiVersion": "client.authentication.k8s.io/v1alpha1", "command": "plugin"}})
+
+    assert "client.authentication.k8s.io/v1beta1" in knodel("list", "--kube-context", CONTEXT).err
+
+
+def test_the_hint_of_a_plugin_that_is_not_installed_is_shown(knodel: Knodel, config: Config) -> None:
+    asked = {"apiVersion": "client.authentication.k8s.io/v1", "command": "no-such", "installHint": "install\nit so"}
+    config({"exec": asked})
+
+    assert "install it so" in knodel("list", "--kube-context", CONTEXT).err
