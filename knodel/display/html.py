@@ -17,6 +17,9 @@ _LINE: Final = "1px solid rgba(128,128,128,.35)"
 _CELL: Final = f"text-align:left;padding:.15em 1.2em .15em 0;border:0;border-bottom:{_LINE};vertical-align:top;"
 _PLAIN: Final = "background:transparent;color:inherit;"
 _MUTED: Final = "opacity:.7;"
+_TRACK: Final = (
+    "height:.7em;max-width:100%;margin:.3em 0;border-radius:.2em;overflow:hidden;background:rgba(128,128,128,.2);"
+)
 _SHORT: Final = 24  # characters of a cell whose text stays on one line
 _MIN_SHARE: Final = 0.004  # of a bar's width; a part with less would not be seen
 
@@ -115,10 +118,18 @@ def bar(title: str, parts: Sequence[Part], *, width: float = 1.0, legend: bool =
     ]  # fmt: skip
     drawn = element(
         "div", *pieces, role="img", aria_label=spoken,
-        style=f"display:flex;gap:1px;height:.7em;width:{24 * max(width, 0.01):.2f}em;max-width:100%;margin:.3em 0;"
-        "border-radius:.2em;overflow:hidden;background:rgba(128,128,128,.2);",
+        style=f"{_TRACK}display:flex;gap:1px;width:{24 * max(width, 0.01):.2f}em;",
     )  # fmt: skip
     return joined(drawn, _legend(parts)) if legend else drawn
+
+
+def progress_bar(percent: int) -> Html:
+    """Return the bar of something that is done to `percent`."""
+    done = element("div", style=f"width:{percent}%;height:100%;background:{GOOD};")
+    return element(
+        "div", done, role="progressbar", aria_valuenow=str(percent), aria_valuemin="0", aria_valuemax="100",
+        style=f"{_TRACK}width:24em;",
+    )  # fmt: skip
 
 
 def sparkline(title: str, values: Sequence[float], colour: str = "currentColor") -> Html:
