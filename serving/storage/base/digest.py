@@ -30,10 +30,14 @@ def of_open_file(file: FileIO) -> str:
 
 def of_folder(files: Mapping[str, str]) -> str:
     """Return the digest of a folder; `files` maps the relative path (POSIX) of each file to its digest."""
+    return of_bytes(folder_listing(files))
+
+
+def folder_listing(files: Mapping[str, str]) -> bytes:
+    """Return the lines whose SHA-256 is the digest of a folder."""
     # Sorted as bytes, as `LC_ALL=C sort` does: the order is the same in every locale.
     paths = sorted(files, key=_as_bytes)
-    lines = (files[path].removeprefix(PREFIX).encode() + b"  " + _as_bytes(path) + b"\n" for path in paths)
-    return of_bytes(b"".join(lines))
+    return b"".join(files[path].removeprefix(PREFIX).encode() + b"  " + _as_bytes(path) + b"\n" for path in paths)
 
 
 def _as_bytes(path: str) -> bytes:

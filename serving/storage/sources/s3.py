@@ -26,6 +26,9 @@ _KEY: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"
 _CHAIN: Final = ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_PROFILE",
                  "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")  # fmt: skip
 """With any of them in the environment, botocore finds credentials (the role of a service account, a file)."""
+AMBIENT_REMEDY: Final = (
+    "log in with `aws configure` or `aws sso login`, or set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+)
 _TOKEN_SERVICE: Final = MappingProxyType(
     {"connect_timeout": 10, "read_timeout": 10, "retries": {"total_max_attempts": 1}}  # s
 )
@@ -39,24 +42,32 @@ def s3_source(uri: str, context: SourceContext) -> ObjectStoreSource:
 
 
 class S3Bucket:
-    """Makes requests with signed URLs; a listing has `page` keys per page."""
+    """Makes requests with signed URLs; a listing has `page` keys per page.
 
-    def __init__(self, bucket: str, name: str, credentials: Credentials, page: int = PAGE) -> None:
+    With `ambient`, every request is signed with what botocore finds for the user of this machine: also a default
+    profile, a login and the role of the machine. That is for uploads, which no replica makes.
+    """
+
+    def __init__(
+        self, bucket: str, name: str, credentials: Credentials, page: int = PAGE, *, ambient: bool = False
+    ) -> None:
         self._bucket = bucket
         self._name = name
         self._credentials = credentials
         self._page = page
+        self._ambient = ambient
 
     def get(self, key: str) -> StoreRequest:
         """Return the request for an object. Raises StorageError."""
-        return self._signed("get_object", Key=key)
+        return self.signed("get_object", Key=key)
 
     def list(self, prefix: str, after: str) -> StoreRequest:
         """Return the request for a page of keys. Raises StorageError."""
         more = {"ContinuationToken": after} if after else {}
-        return self._signed("list_objects_v2", Prefix=prefix, EncodingType="url", MaxKeys=self._page, **more)
+        return self.signed("list_objects_v2", Prefix=prefix, EncodingType="url", MaxKeys=self._page, **more)
 
-    def _signed(self, operation: str, **parameters: Any) -> StoreRequest:
+    def signed(self, operation: str, **parameters: Any) -> StoreRequest:
+        """Return a request with a signed URL for an operation of botocore's client. Raises StorageError."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
@@ -69,7 +80,8 @@ class S3Bucket:
             ValueError,
         ) as error:  # ClientError: of AWS' token service; ValueError: an invalid endpoint
             reason = type(error).__name__
-            raise StorageError(f"{self._name}: the URL cannot be signed ({reason}): check the AWS_… values") from error
+            remedy = AMBIENT_REMEDY if self._ambient else "check the AWS_… values"
+            raise StorageError(f"{self._name}: the URL cannot be signed ({reason}): {remedy}") from error
         return StoreRequest(url, self._name)
 
     @cached_property
@@ -81,9 +93,10 @@ class S3Bucket:
 
         get = self._credentials.get
         key, secret, token = self._credentials.get_group(*_KEY)
-        signed = bool(key) or any(name in self._credentials.environ for name in _CHAIN)
+        signed = self._ambient or bool(key) or any(name in self._credentials.environ for name in _CHAIN)
         session = botocore.session.Session()
-        session.get_component("credential_provider").remove("iam-role")  # used even for anonymous requests
+        if not self._ambient:
+            session.get_component("credential_provider").remove("iam-role")  # used even for anonymous requests
         session.set_default_client_config(Config(**_TOKEN_SERVICE))
         endpoint = get("AWS_ENDPOINT_URL_S3") or get("AWS_ENDPOINT_URL")
         if endpoint:

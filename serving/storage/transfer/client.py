@@ -84,12 +84,15 @@ class StoreResponse:
     def raise_for_status(self) -> None:
         """Raise HttpStatusError for a status other than 200, and StorageError for a compressed body."""
         if self.status != http.client.OK:
-            after = parse_retry_after(
-                self.header("Retry-After"), datetime.now(UTC), least=0.0, most=_LONGEST_RETRY_AFTER
-            )
             message = f"{self.name}: cannot be downloaded: the server answered {self.status}"
-            raise HttpStatusError(message, self.status, after or 0.0)
+            raise HttpStatusError(message, self.status, self.retry_after)
         self.check_encoding()
+
+    @property
+    def retry_after(self) -> float:
+        """The delay before a retry that the server requests, in seconds; 0 without one."""
+        text = self.header("Retry-After")
+        return parse_retry_after(text, datetime.now(UTC), least=0.0, most=_LONGEST_RETRY_AFTER) or 0.0
 
     def check_encoding(self) -> None:
         """Raise StorageError for a compressed body, which no request accepts."""
