@@ -16,8 +16,9 @@ from serving.cli.wait import wait_until
 from serving.client.client import Client
 from serving.client.errors import ClientError, TimedOut, UsageError
 from serving.client.home import expand_home
+from serving.storage.archives.archive import SUFFIXES
 from serving.storage.transfer.urls import is_file_uri, with_lower_scheme
-from serving.types.faults import storage_uri_fault
+from serving.types.faults import model_name_fault, storage_uri_fault
 from serving.types.lifecycle import CONFIGURATIONS_READY
 from serving.types.model import history_of
 from serving.types.settings.state import KEPT_FOLDER, Facts, StateError
@@ -36,6 +37,32 @@ def uri_of(text: str) -> str:
     if _SCHEME.match(text) and not path.exists():  # the platform reports an unknown scheme, with the remedy
         return text
     return Path(os.path.normpath(path.absolute())).as_uri()
+
+
+def is_local_path(text: str) -> bool:
+    """Return whether a text of `--uri` is a path of this machine rather than a URI."""
+    return uri_of(text) != with_lower_scheme(text)
+
+
+def name_for(location: str) -> str:
+    """Return the name of a model for the path or URI of its files: their own name without suffix.
+
+    Raises UsageError when that is not a valid name.
+
+    Example:
+        >>> name_for("./models/iris.onnx")
+        'iris'
+    """
+    last = location.rstrip("/").rpartition("/")[2].partition("?")[0]
+    if is_local_path(location):
+        last = Path(os.path.normpath(expand_home(location).absolute())).name
+    archive = next((suffix for suffix in SUFFIXES if last.lower().endswith(suffix)), "")
+    name = last.removesuffix(last[-len(archive) :]) if archive else Path(last).stem
+    if fault := model_name_fault(name):
+        raise UsageError(
+            f"{location} does not name a model, since a name {fault}: `knodel deploy NAME --uri {location}` gives one"
+        )
+    return name
 
 
 def keep_files(state: Path, model: Object, *, dry_run: bool = False) -> Object:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from clusters.base.errors import Forbidden, NotFound
-from clusters.base.objects import CONFIG_MAP
+from clusters.base.objects import CONFIG_MAP, version_of
 from clusters.net.strict_yaml import LoadError
 from serving.cli.context import Session
 from serving.cli.files import settings_of
 from serving.client.client import Client
 from serving.client.errors import ClientError, UsageError
 from serving.types.settings.prices import Prices, read_prices
-from serving.types.settings.settings import Settings, SettingsError, settings_from_text
+from serving.types.settings.settings import Settings, SettingsError, settings_from_text, text_with_values
 from serving.types.settings.state import Facts
 
 SYSTEM_NAMESPACE = "knodel-system"
@@ -50,6 +52,23 @@ def installed_settings(client: Client, context: str) -> Settings:
         return settings_from_text(text if isinstance(text, str) else "", where)
     except (SettingsError, LoadError) as error:
         raise ClientError(f"{where} is invalid ({error}): correct it") from error
+
+
+def change_settings(client: Client, context: str, values: Mapping[str, str]) -> Settings:
+    """Set settings of the cluster by key; "" removes one. Return the settings in force.
+
+    Raises UsageError for an unknown or invalid setting, ClientError when Knodel is not installed, and Conflict.
+    """
+    installed_settings(client, context)  # raises with the remedy
+    where = f"ConfigMap {CONFIG_NAME}"
+    live = client.get(CONFIG_MAP, CONFIG_NAME, SYSTEM_NAMESPACE)
+    try:
+        text = text_with_values((live.get("data") or {}).get(CONFIG_KEY, ""), where, values)
+    except SettingsError as error:
+        raise UsageError(str(error)) from error
+    patch = {"metadata": {"resourceVersion": version_of(live)}, "data": {CONFIG_KEY: text}}
+    client.merge(CONFIG_MAP, CONFIG_NAME, SYSTEM_NAMESPACE, patch)
+    return settings_from_text(text, where)
 
 
 def prices_in_force(session: Session, client: Client) -> Prices:

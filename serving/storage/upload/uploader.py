@@ -30,7 +30,8 @@ class Uploader:
     contents that were sent, with repetitions.
     """
 
-    def __init__(self, name: str, counter: Counter, records: UploadRecords, limits: TransferLimits = LIMITS) -> None:
+    def __init__(self, name: str, counter: Counter, records: UploadRecords) -> None:
+        limits = LIMITS
         deadline = TransferDeadline(name, limits.total, action="uploaded")
         self.name = name
         self.counter = counter

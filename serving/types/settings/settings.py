@@ -17,8 +17,10 @@ from typing import Any, get_type_hints
 
 from clusters.base.distribution import VERSION
 from clusters.base.durations import format_duration
+from clusters.base.names import subdomain_fault
 from clusters.net.hosts import PATTERN_FORM, is_host_pattern
 from clusters.net.strict_yaml import LoadError, load_documents
+from serving.storage.upload.prefix import prefix_fault
 from serving.types.input_files import open_input
 from serving.types.settings import ports
 from serving.types.settings.prices import GROUP as PRICES
@@ -36,6 +38,7 @@ from serving.types.settings.setting import (
 )
 
 __all__ = [
+    "ArtifactSettings",
     "AutoscalerSettings",
     "ControlSettings",
     "EventSettings",
@@ -154,6 +157,21 @@ class RolloutSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ArtifactSettings:
+    """The store of local files that the command uploads for a cluster (`serving.storage.upload`)."""
+
+    prefix: str = setting(
+        "",
+        "URI",
+        "store to which `knodel deploy` uploads local files: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or "
+        "oci://REGISTRY/REPOSITORY",
+    )
+    secret: str = setting(
+        "", "name", "Secret in the Model's namespace with which replicas read that store, unless --secret names another"
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class EventSettings:
     """The sink of rollout events, and the limits of received events."""
 
@@ -179,6 +197,7 @@ class Settings:
     server: ServerSettings = field(default_factory=ServerSettings)
     autoscaler: AutoscalerSettings = field(default_factory=AutoscalerSettings)
     rollout: RolloutSettings = field(default_factory=RolloutSettings)
+    artifacts: ArtifactSettings = field(default_factory=ArtifactSettings)
     events: EventSettings = field(default_factory=EventSettings)
     runtimes: tuple[Runtime, ...] = ()
     prices: Prices = field(default_factory=Prices)
@@ -230,6 +249,29 @@ def settings_to_dict(settings: Settings) -> dict[str, dict[str, Any]]:
     return answer | {RUNTIMES: runtimes_to_dict(settings.runtimes), PRICES: prices_to_dict(settings.prices)}
 
 
+def text_with_values(text: str, where: str, values: Mapping[str, str]) -> str:
+    """Return a YAML text of settings with the `values` by key, written as in variables; "" removes a key.
+
+    Raises SettingsError, LoadError.
+
+    Example:
+        text_with_values("gateway: {port: 8080}", "FILE", {"gateway.port": "8081"})  # "gateway:\n  port: 8081\n"
+    """
+    import yaml  # 20 ms, which most users of this module do not need
+
+    _settings_with(_from_document(text, where))
+    documents = load_documents(text, where)
+    document: dict[str, dict[str, Any]] = (documents[0] if documents else None) or {}
+    for key, value in values.items():
+        if key not in _setting_fields():
+            raise SettingsError(f"{key}: unknown setting; known: {', '.join(_setting_fields())}")
+        group, _, name = key.partition(".")
+        members = {other: old for other, old in (document.get(group) or {}).items() if other != name}
+        document[group] = members | ({name: from_variable(_setting_fields()[key], value)} if value else {})
+    _settings_with(_from_document(changed := yaml.safe_dump(document, sort_keys=False), where))
+    return changed
+
+
 def describe_settings() -> list[dict[str, Any]]:
     """Return every setting with `key`, `variable`, `default`, `unit`, and `for` (its purpose), in order."""
     defaults = settings_to_dict(Settings())
@@ -264,6 +306,7 @@ def _settings_with(given: Mapping[str, Any]) -> Settings:
         known = ", ".join(FORMATS)
         raise SettingsError(f"events.format: {settings.events.format[:40]!r} is unknown; known: {known}")
     _check_hosts(settings.gateway)
+    _check_artifacts(settings.artifacts)
     return settings
 
 
@@ -293,6 +336,13 @@ def _check_hosts(gateway: GatewaySettings) -> None:
         raise SettingsError(
             f"gateway.domain: {gateway.domain[:80]!r} is not a domain: write it as in models.example.org"
         )
+
+
+def _check_artifacts(artifacts: ArtifactSettings) -> None:
+    if artifacts.prefix and (fault := prefix_fault(artifacts.prefix)):
+        raise SettingsError(f"artifacts.prefix: {fault}")
+    if artifacts.secret and (fault := subdomain_fault(artifacts.secret)):
+        raise SettingsError(f"artifacts.secret: {fault}")
 
 
 def _read_text(path: Path) -> str:

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from clusters.base.clock import SystemClock
-from clusters.base.objects import KINDS, MODEL, NAMESPACE, SECRET, WARM_POOL
+from clusters.base.objects import CONFIG_MAP, KINDS, MODEL, NAMESPACE, SECRET, WARM_POOL
 from clusters.embedded.store.secrets import values_of
 from serving.cli.base.output import without_managed_fields
 from serving.cli.main import VERBS
@@ -49,7 +49,8 @@ async def tls(served: Served, state: Path, knodel: Knodel, monkeypatch: pytest.M
     """Serve the control API of `served` also over TLS, with a kubeconfig like that of `knodel up`."""
     authority, certificate, key = ensure_certificate(state / "tls", datetime.now(UTC))
     api = ControlApi(
-        served.cluster, kinds=KINDS, writable={MODEL, WARM_POOL, NAMESPACE, SECRET}, logs=NoLogs(), clock=SystemClock(),
+        served.cluster, kinds=KINDS, writable={MODEL, WARM_POOL, NAMESPACE, SECRET, CONFIG_MAP},
+        logs=NoLogs(), clock=SystemClock(),
         version="0", ready=lambda: True,
     )  # fmt: skip
     sock = listen("127.0.0.1", 0, "--control-port")

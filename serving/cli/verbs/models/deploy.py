@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -22,14 +23,24 @@ from clusters.base.objects import (
     namespace_of,
 )
 from serving.cli.addresses import address_lines, aligned
+from serving.cli.base.output import ProgressLine
+from serving.cli.base.transfer_meter import TransferMeter
 from serving.cli.change import KIND_NAMES, changed_fields, store_object
 from serving.cli.context import Session, timeout_option, verb
 from serving.cli.example import example_request
 from serving.cli.files import models_of
 from serving.cli.ingress import ingress_target
-from serving.cli.local_files import keep_by_digest, keep_files, present_object, uri_of, without_same_bytes
-from serving.cli.names import files, formats, model_name, secrets
-from serving.cli.settings import prices_in_force
+from serving.cli.local_files import (
+    is_local_path,
+    keep_by_digest,
+    keep_files,
+    name_for,
+    present_object,
+    uri_of,
+    without_same_bytes,
+)
+from serving.cli.names import files, formats, models, secrets
+from serving.cli.settings import installed_settings, prices_in_force
 from serving.cli.texts import pool_summary, rollout_summary
 from serving.cli.wait import parse_timeout, wait_until_ready
 from serving.client.client import Client
@@ -49,12 +60,13 @@ KINDS_OF_FILES = (MODEL, WARM_POOL)
     "deploy",
     examples=[
         ("Deploy a file", "knodel deploy iris --uri ./iris.onnx"),
+        ("Deploy a file under its own name, on a cluster with artifacts.prefix", "knodel deploy ./iris.onnx"),
         ("Deploy a new version with a rollout in steps", "knodel deploy iris --uri s3://models/iris/2 --rollout"),
         ("Send 10 % of the traffic to the new version", "knodel deploy iris --uri ./iris-2.onnx --canary 10"),
         ("Deploy the Models of a file", "knodel deploy -f models.yaml"),
     ],
 )
-@model_name(required=False)
+@click.argument("name", metavar="NAME|PATH", required=False, shell_complete=models)
 @click.option("-f", "--file", "source", metavar="FILE|-", shell_complete=files,
               help="File with Models and WarmPools, as YAML or JSON.")  # fmt: skip
 @click.option("--uri", metavar="URI|PATH", shell_complete=files, help="Location of the model's files.")
@@ -77,11 +89,18 @@ def command(
 ) -> None:
     """Deploy the model NAME, or a new version of it. Fields without an option keep their values.
 
-    Local files are copied: the version serves the copy, even if the files change later.
+    `knodel deploy PATH` deploys a file or folder under its own name, without suffix: give a path with a slash or a dot.
+
+    Local files are copied: the version serves the copy, even if the files change later. For a cluster they are uploaded
+    to the store of its setting artifacts.prefix.
     """
     seconds = parse_timeout(timeout)
+    if name and not source and not named["uri"] and _is_location(name):
+        name, named["uri"] = name_for(name), name
     objects = _from_file(session, name, source, named) if source else [_from_flags(session, name, named)]
     client = session.client(seconds)
+    if session.kube is not None and named["uri"] and is_local_path(named["uri"]):
+        objects = [_upload(session, client, objects[0], dry_run)]
     if session.kube is None:
         objects = [keep_files(session.state, obj, dry_run=dry_run) if _is_model(obj) else obj for obj in objects]
     before = {key_of(obj): present_object(client, _kind(obj), obj) for obj in objects if _is_model(obj)}
@@ -108,12 +127,39 @@ def command(
     _print(session, stored, waited=wait, same=same)
 
 
+def _is_location(text: str) -> bool:
+    """Return whether a text is a path or URI; a name has neither slashes nor dots."""
+    return any(sign in text for sign in "/.~\\")
+
+
 def _kind(obj: Object) -> Kind:
     return next(kind for kind in KINDS_OF_FILES if kind.kind == obj["kind"])
 
 
 def _is_model(obj: Object) -> bool:
     return _kind(obj) is MODEL
+
+
+def _upload(session: Session, client: Client, model: Object, dry_run: bool) -> Object:
+    """Upload the local files of a Model for a cluster, and return the Model with their URI in the store."""
+    from serving.client.artifacts import upload_files  # heavy; only local files need these
+    from serving.storage.sources.local import file_uri_path
+
+    artifacts = installed_settings(client, session.kube.name if session.kube else "").artifacts
+    uri = model["spec"]["storageUri"]
+    path = file_uri_path(uri, uri).path
+    meter, line = TransferMeter(path.name), ProgressLine()
+    try:
+        return upload_files(
+            model, path, artifacts, dry_run=dry_run, warn=session.output.warn,
+            progress=lambda phase, done, total: line.show(meter.text(phase, done, total)),
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        line.clear()
+        session.output.warn("the upload was interrupted, and nothing was deployed: the same command continues it")
+        raise
+    finally:
+        line.clear()
 
 
 def _ready(client: Client, model: Object, seconds: float, unchanged: bool) -> Object:
@@ -170,10 +216,6 @@ def _from_flags(session: Session, name: str | None, named: dict[str, Any]) -> Ob
     if not name:
         raise UsageError("no model is given: give NAME with --uri, or -f FILE")
     uri = uri_of(named["uri"]) if named["uri"] else None
-    if uri != named["uri"] and uri and session.kube:
-        raise UsageError(
-            f"--uri {named['uri']} is a local path, which a Pod of a cluster cannot read: give an https:// URI"
-        )
     fields = {
         "storageUri": uri,
         "digest": named["digest"],
@@ -191,7 +233,8 @@ def _from_flags(session: Session, name: str | None, named: dict[str, Any]) -> Ob
     if named["rollout"] is not None:
         spec |= _rollout(named["rollout"], named["canary"])
     if not spec:
-        raise UsageError(f"no change to model {name} is given: give --uri, or an option for another field")
+        hint = f"; `knodel deploy ./{name}` deploys the files of that name" if Path(name).exists() else ""
+        raise UsageError(f"no change to model {name} is given: give --uri, or an option for another field{hint}")
     metadata = {"name": name, "namespace": session.namespace}
     return {"apiVersion": MODEL.api_version, "kind": MODEL.kind, "metadata": metadata, "spec": spec}
 

@@ -1,0 +1,86 @@
+"""Upload the local model files of a deploy to a cluster, whose Pods cannot read this machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from clusters.base.objects import Object
+from serving.client.errors import ClientError, UsageError
+from serving.client.home import expand_home
+from serving.types.settings.settings import ArtifactSettings
+
+SET_PREFIX = "`knodel config --set artifacts.prefix=s3://BUCKET/PREFIX`"
+UploadProgress = Callable[[str, int, int], None]
+"""Called with the phase ("reading" or "uploading"), the bytes that are done and their total."""
+
+
+def upload_files(
+    model: Object,
+    path: Path,
+    artifacts: ArtifactSettings,
+    *,
+    dry_run: bool = False,
+    environ: Mapping[str, str] = os.environ,
+    progress: UploadProgress | None = None,
+    warn: Callable[[str], None] = lambda line: None,
+) -> Object:
+    """Upload the files at `path` to the store of the settings; return the Model with their URI, digest and Secret.
+
+    `spec.digest` of the Model, if given, must be that of the files. With `dry_run` nothing is sent. Raises UsageError
+    when the cluster has no store, or the files or the credentials cannot be used; ClientError when the store fails.
+    """
+    from serving.storage.base import digest as digests  # heavy; only local files need these
+    from serving.storage.base.errors import HttpStatusError, StorageError, TransferInterrupted
+    from serving.storage.upload.upload import ignore_upload_progress, locate, upload
+
+    spec = model["spec"]
+    if not artifacts.prefix:
+        raise UsageError(
+            f"{path} is on this machine, and the cluster has no store for such files, since its setting "
+            f"artifacts.prefix is not set: {SET_PREFIX} sets it; or give the URI of files that are in a store"
+        )
+    name, report = stored_name(path.name), progress or ignore_upload_progress
+    try:
+        if promised := spec.get("digest"):
+            digests.check(str(path), promised, locate(path, artifacts.prefix, name, report).digest)
+        if dry_run:
+            stored = locate(path, artifacts.prefix, name, report)
+        else:
+            stored = upload(
+                path, artifacts.prefix, environ, cache_folder(environ), file_name=name, progress=report, warn=warn
+            )
+    except (HttpStatusError, TransferInterrupted) as error:
+        raise ClientError(str(error)) from error
+    except StorageError as error:
+        raise UsageError(str(error)) from error
+    secret = {"storage": {"secretRef": {"name": artifacts.secret}}} if artifacts.secret else {}
+    return {**model, "spec": {**secret, **spec, "storageUri": stored.uri, "digest": stored.digest}}
+
+
+def stored_name(name: str) -> str:
+    """Return the name of a single file in the store: the same for all names of the same format.
+
+    So equal bytes have one URI, whatever their local name. The suffix and the whole names that determine the format are
+    kept.
+
+    Example:
+        stored_name("iris-2.onnx"), stored_name("model.json")  # "model.onnx", "model.json"
+    """
+    from serving.engines.base.registry import FORMATS  # heavy; only local files need these
+    from serving.storage.archives.archive import SUFFIXES, is_archive
+
+    lower = name.lower()
+    whole = {known for made in FORMATS.values() for known in made.names}
+    if lower in whole:
+        return lower
+    suffix = next(end for end in SUFFIXES if lower.endswith(end)) if is_archive(name) else Path(lower).suffix
+    plain = f"model{suffix}"
+    return f"file{suffix}" if plain in whole else plain
+
+
+def cache_folder(environ: Mapping[str, str]) -> Path:
+    """Return the cache folder of the command, by the XDG base directory specification. Raises UsageError."""
+    base = Path(environ.get("XDG_CACHE_HOME") or "")
+    return (base if base.is_absolute() else expand_home("~/.cache")) / "knodel"
