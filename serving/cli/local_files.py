@@ -59,9 +59,7 @@ def name_for(location: str) -> str:
     archive = next((suffix for suffix in SUFFIXES if last.lower().endswith(suffix)), "")
     name = last.removesuffix(last[-len(archive) :]) if archive else Path(last).stem
     if fault := model_name_fault(name):
-        raise UsageError(
-            f"{location} does not name a model, since a name {fault}: `knodel deploy NAME --uri {location}` gives one"
-        )
+        raise UsageError(f"{location} does not name a model, since a name {fault}: give NAME, and --uri {location}")
     return name
 
 

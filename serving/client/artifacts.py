@@ -11,7 +11,6 @@ from serving.client.errors import ClientError, UsageError
 from serving.client.home import expand_home
 from serving.types.settings.settings import ArtifactSettings
 
-SET_PREFIX = "`knodel config --set artifacts.prefix=s3://BUCKET/PREFIX`"
 UploadProgress = Callable[[str, int, int], None]
 """Called with the phase ("reading" or "uploading"), the bytes that are done and their total."""
 
@@ -20,13 +19,16 @@ def upload_files(
     model: Object,
     path: Path,
     artifacts: ArtifactSettings,
+    context: str,
     *,
     dry_run: bool = False,
     environ: Mapping[str, str] = os.environ,
     progress: UploadProgress | None = None,
     warn: Callable[[str], None] = lambda line: None,
 ) -> Object:
-    """Upload the files at `path` to the store of the settings; return the Model with their URI, digest and Secret.
+    """Upload the files at `path` to the store in the settings of the cluster of `context`, a kubeconfig context.
+
+    Return the Model with their URI and digest, and with the Secret of the settings unless it names one.
 
     `spec.digest` of the Model, if given, must be that of the files. With `dry_run` nothing is sent. Raises UsageError
     when the cluster has no store, or the files or the credentials cannot be used; ClientError when the store fails.
@@ -39,7 +41,8 @@ def upload_files(
     if not artifacts.prefix:
         raise UsageError(
             f"{path} is on this machine, and the cluster has no store for such files, since its setting "
-            f"artifacts.prefix is not set: {SET_PREFIX} sets it; or give the URI of files that are in a store"
+            f"artifacts.prefix is not set: `knodel config --kube-context {context} --set "
+            "artifacts.prefix=s3://BUCKET/PREFIX` sets it; or give the URI of files that are in a store"
         )
     name, report = stored_name(path.name), progress or ignore_upload_progress
     try:

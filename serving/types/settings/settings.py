@@ -163,7 +163,7 @@ class ArtifactSettings:
     prefix: str = setting(
         "",
         "URI",
-        "store to which `knodel deploy` uploads local files: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or "
+        "store to which a deploy uploads local files: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or "
         "oci://REGISTRY/REPOSITORY",
     )
     secret: str = setting(

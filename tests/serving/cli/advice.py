@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-PLACEHOLDERS = ("SOURCE", "GLOB", "PREFIX", "@FILE", "FILE", "NAME", "LABEL")
+PLACEHOLDERS = ("SOURCE", "BUCKET", "GLOB", "PREFIX", "@FILE", "FILE", "NAME", "LABEL")
 """Placeholders that users must replace, since a message cannot know the value."""
 ADVICE = {
     "KNODEL_GATEWAY_HOSTS=NAME knodel up --detach": "KNODEL_GATEWAY_HOSTS=models.lan knodel up --detach",
@@ -10,6 +10,9 @@ ADVICE = {
         "KNODEL_GATEWAY_HOSTS=proxy.lan,models.lan knodel up --detach --port 9380 --control-tls-port 9443",
     "knodel --help": "knodel --help",
     "knodel abort {}": "knodel abort iris",
+    "knodel config --describe": "knodel config --describe",
+    "knodel config --kube-context {} --set artifacts.prefix=s3://BUCKET/PREFIX":
+        "knodel config --kube-context prod --set artifacts.prefix=s3://models/team",
     "knodel deploy {} --rollout": "knodel deploy iris --rollout",
     "knodel deploy {} --version LABEL": "knodel deploy iris --version 8",
     "knodel describe {}": "knodel describe iris",

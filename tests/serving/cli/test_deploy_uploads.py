@@ -88,12 +88,12 @@ async def test_a_dry_run_sends_nothing(cluster: OverTls, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("settings", "arguments", "code", "words"),
     [
-        ({}, ("./iris.onnx",), 2, ["artifacts.prefix is not set", "`knodel config --set artifacts.prefix=s3://"]),
+        ({}, ("./iris.onnx",), 2, ["artifacts.prefix is not set", "`knodel config --kube-context knodel --set artifacts.prefix=s3://"]),
         ({"prefix": "s3://models"}, ("./missing.onnx",), 2, ["missing.onnx", "check that it exists"]),
         ({"prefix": "s3://models"}, ("./iris.onnx", "--digest", "sha256:" + "0" * 64), 2, [HEX, "was expected"]),
         ({"prefix": "s3://absent"}, ("./iris.onnx",), 1, ["404", "bucket absent exists"]),
         ({"prefix": "ftp://host"}, ("./iris.onnx",), 1, ["artifacts.prefix", "write s3://BUCKET/PREFIX"]),
-        ({"prefix": "s3://models"}, ("./Iris_2.onnx",), 2, ["`knodel deploy NAME --uri ./Iris_2.onnx"]),
+        ({"prefix": "s3://models"}, ("./Iris_2.onnx",), 2, ["give NAME, and --uri ./Iris_2.onnx"]),
     ],
 )  # fmt: skip
 async def test_what_cannot_be_deployed_has_its_remedy(
@@ -129,7 +129,7 @@ async def test_config_refuses_other_settings(cluster: OverTls, value: str, word:
 
 def test_config_sets_nothing_on_this_machine(knodel: Knodel) -> None:
     done = knodel("config", "--set", "artifacts.prefix=s3://models")
-    assert done.code == 2 and "`knodel up --config`" in done.err
+    assert done.code == 2 and "`knodel up --config FILE`" in done.err
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_a_location_names_the_model(location: str, name: str) -> None:
 
 @pytest.mark.parametrize("location", ["./Iris.onnx", "./2.onnx", "/", "./iris.v2.onnx"])
 def test_a_location_without_a_valid_name_is_refused(location: str) -> None:
-    with pytest.raises(UsageError, match="knodel deploy NAME --uri"):
+    with pytest.raises(UsageError, match="give NAME, and --uri"):
         name_for(location)
 
 

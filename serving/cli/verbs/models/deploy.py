@@ -145,13 +145,14 @@ def _upload(session: Session, client: Client, model: Object, dry_run: bool) -> O
     from serving.client.artifacts import upload_files  # heavy; only local files need these
     from serving.storage.sources.local import file_uri_path
 
-    artifacts = installed_settings(client, session.kube.name if session.kube else "").artifacts
+    context = session.kube.name if session.kube else ""
+    artifacts = installed_settings(client, context).artifacts
     uri = model["spec"]["storageUri"]
     path = file_uri_path(uri, uri).path
     meter, line = TransferMeter(path.name), ProgressLine()
     try:
         return upload_files(
-            model, path, artifacts, dry_run=dry_run, warn=session.output.warn,
+            model, path, artifacts, context, dry_run=dry_run, warn=session.output.warn,
             progress=lambda phase, done, total: line.show(meter.text(phase, done, total)),
         )  # fmt: skip
     except KeyboardInterrupt:
@@ -233,7 +234,7 @@ def _from_flags(session: Session, name: str | None, named: dict[str, Any]) -> Ob
     if named["rollout"] is not None:
         spec |= _rollout(named["rollout"], named["canary"])
     if not spec:
-        hint = f"; `knodel deploy ./{name}` deploys the files of that name" if Path(name).exists() else ""
+        hint = f"; write ./{name} to deploy the files with that path" if Path(name).exists() else ""
         raise UsageError(f"no change to model {name} is given: give --uri, or an option for another field{hint}")
     metadata = {"name": name, "namespace": session.namespace}
     return {"apiVersion": MODEL.api_version, "kind": MODEL.kind, "metadata": metadata, "spec": spec}

@@ -50,7 +50,7 @@ def command(session: Session, config: str | None, describe: bool, values: tuple[
 
 def _changed(session: Session, values: Sequence[str]) -> Settings:
     if session.kube is None:
-        raise UsageError("--set is for a cluster: on this machine, write settings to the file of `knodel up --config`")
+        raise UsageError("--set is for a cluster: on this machine, write a file for `knodel up --config FILE`")
     given = {}
     for text in values:
         key, equals, value = text.partition("=")
