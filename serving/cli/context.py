@@ -68,7 +68,7 @@ def verb(
     place: Place = "either",
     namespaced: bool = True,
     prints: bool = True,
-    examples: Sequence[Example] = (),
+    examples: Sequence[Example],
     **settings: Any,
 ) -> Callable[[Callable[..., Any]], click.Command]:
     """Return a decorator that turns a function into a click command; its first argument is the `Session`.
@@ -106,7 +106,7 @@ def verb(
         for option in _options(place, namespaced, prints):
             wrapped = option(wrapped)
         lines = [line for purpose, line in examples for line in (f"  # {purpose}", f"  {line}")]
-        epilog = "\n".join(["\b", "Examples:", *lines]) if examples else None  # \b keeps click from wrapping the lines
+        epilog = "\n".join(["\b", "Examples:", *lines])  # \b keeps click from wrapping the lines
         command: Callable[[Callable[..., Any]], click.Command] = click.command(name, epilog=epilog, **settings)
         return command(wrapped)
 

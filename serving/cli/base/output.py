@@ -22,12 +22,14 @@ import click
 
 from clusters.base.redact import escape_control
 from serving.cli.base.advice import complete_advice
-from serving.cli.base.tables import lay_out
+from serving.cli.base.tables import ELLIPSIS, head_of, lay_out, wrap_line
 from serving.client.errors import ClientError
 
 FORMATS = ("table", "wide", "json", "yaml")
 STRUCTURED = ("json", "yaml")
 DEFAULT_COLUMNS = 80
+ASCII: dict[str, str | int | None] = {ELLIPSIS: "...", "→": "->", "×": "x", "█": "#", "░": "."}
+"""Replacements of characters in our texts, for terminals without Unicode."""
 TICK = 1.0  # s between two updates of the elapsed time
 
 
@@ -80,18 +82,29 @@ class Output:
         """
         cells = [[clean(head.upper()) for head in heads], *([self._cell(cell) for cell in row] for row in rows)]
         coloured = uses_colour(sys.stdout)
-        self._write(lay_out(cells, self.columns, optional=optional, wrapped=wrapped, coloured=coloured))
+        ellipsis = ELLIPSIS if _is_unicode(sys.stdout) else "..."
+        columns = self.columns
+        self._write(lay_out(cells, columns, optional=optional, wrapped=wrapped, coloured=coloured, ellipsis=ellipsis))
 
     def text(self, line: str) -> None:
-        """Print one line."""
-        self._write(self._cell(line) + "\n")
+        """Print one line; a terminal that is too narrow gets it wrapped between words."""
+        text, columns = self._cell(line), self.columns
+        self._write("".join(f"{one}\n" for one in ([text] if columns is None else wrap_line(text, columns))))
+
+    def lines(self, text: Iterable[str]) -> None:
+        """Print lines that are never wrapped, such as those of a file."""
+        self._write("".join(f"{self._cell(line)}\n" for line in text))
 
     def warn(self, line: str) -> None:
         """Print one line to stderr."""
         click.echo(self._cell(line), err=True)
 
     def _cell(self, value: object) -> str:
-        return clean(complete_advice(str(value), self._options))
+        text = clean(complete_advice(str(value), self._options))
+        if text.isascii() or _is_unicode(sys.stdout):
+            return text
+        encoding = sys.stdout.encoding if sys.stdout is not None else "ascii"
+        return text.translate(str.maketrans(ASCII)).encode(encoding, "backslashreplace").decode(encoding)
 
     def raw(self, content: bytes) -> None:
         """Print bytes (logs, the response of a model) unchanged; on a terminal, with control characters escaped."""
@@ -127,7 +140,7 @@ class ProgressLine:
         self._began = clock()
         self._text = ""
         self._shown = ""
-        self._live = is_terminal(sys.stderr)
+        self._live = is_terminal(sys.stderr) and os.environ.get("TERM") != "dumb"
         self._lock = threading.Lock()
         self._ended = threading.Event()
 
@@ -169,12 +182,16 @@ class ProgressLine:
 
 def progress_line(text: str, seconds: float, columns: int) -> str:
     """Return the line after `seconds` of waiting; the time comes first, so that a long text does not hide it."""
-    return f"{seconds:.0f}s  {text}"[: columns - 1] if seconds >= 1 else text[: columns - 1]
+    return head_of(f"{seconds:.0f}s  {text}" if seconds >= 1 else text, columns - 1)
 
 
 def is_terminal(stream: TextIO | None) -> bool:
     """Return whether the stream is a terminal."""
     return stream is not None and stream.isatty()
+
+
+def _is_unicode(stream: TextIO | None) -> bool:
+    return stream is None or stream.encoding.lower().replace("-", "").startswith("utf")
 
 
 def uses_colour(stream: TextIO | None) -> bool:

@@ -15,7 +15,7 @@ UNKNOWN: Final = "Unknown"
 """Status of an EventSource that the controller has not reconciled yet."""
 
 
-@verb("sources")
+@verb("sources", examples=[("List event sources and whether they can be used", "knodel events sources")])
 @all_namespaces_option
 def sources_command(session: Session, all_namespaces: bool) -> None:
     """List event sources with the models that they may change."""

@@ -54,7 +54,7 @@ def traffic_command(session: Session, name: str, shares: tuple[str, ...], timeou
     change_split(session, name, timeout, lambda model, revisions: commands.traffic(model, targets, revisions))
 
 
-@verb("promote")
+@verb("promote", examples=[("Send all traffic to the newest ready version", "knodel promote iris")])
 @model_name()
 @timeout_option("60s", "Maximum time to wait until the change is applied.")
 def promote_command(session: Session, name: str, timeout: str) -> None:
@@ -66,7 +66,7 @@ def promote_command(session: Session, name: str, timeout: str) -> None:
         change_split(session, name, timeout, lambda model, _revisions: commands.promote(model))
 
 
-@verb("pause")
+@verb("pause", examples=[("Keep the rollout at its step", "knodel pause iris")])
 @model_name()
 @timeout_option("60s", "Maximum time to wait until the change is applied.")
 def pause_command(session: Session, name: str, timeout: str) -> None:
@@ -74,7 +74,7 @@ def pause_command(session: Session, name: str, timeout: str) -> None:
     change_rollout(session, name, timeout, commands.pause, "Paused")
 
 
-@verb("resume")
+@verb("resume", examples=[("Continue the rollout", "knodel resume iris")])
 @model_name()
 @timeout_option("60s")
 def resume_command(session: Session, name: str, timeout: str) -> None:
@@ -82,7 +82,7 @@ def resume_command(session: Session, name: str, timeout: str) -> None:
     change_rollout(session, name, timeout, commands.resume, "Progressing")
 
 
-@verb("abort")
+@verb("abort", examples=[("Go back to the stable version", "knodel abort iris")])
 @model_name()
 @timeout_option("60s", "Maximum time to wait until the change is applied.")
 def abort_command(session: Session, name: str, timeout: str) -> None:

@@ -83,6 +83,7 @@ async def magika(tls: OverTls) -> OverTls:
         ("wait magika", ["model magika is ready at http://magika.default.localhost:8080"]),
         ("top", ["MODEL", "(POD-HOURS)", "no prices are set"]),
         ("namespace team", ["team"]),
+        ("restart magika", ["model magika has no replicas"]),
     ],
 )
 async def test_a_model_is_shown_as_on_this_machine(magika: OverTls, verb: str, words: list[str]) -> None:
@@ -212,7 +213,7 @@ def test_every_verb_of_the_cluster_is_seen_here_or_has_tests_of_its_own() -> Non
     seen = {
         "deploy", "list", "get", "describe", "delete", "history", "logs", "wait", "predict", "traffic", "promote",
         "rollback", "pause", "resume", "abort", "explain", "render", "diff", "namespace", "config", "doctor", "pool",
-        "secret", "top",
+        "secret", "top", "restart",
     }  # fmt: skip
 
     assert set(VERBS) - seen == {"up", "down", "serve", "completion", "install", "uninstall", "events"}

@@ -18,7 +18,7 @@ from serving.types.annotations import LABEL_MODEL
 POLL = 0.2  # s between two reads of the remaining replicas
 
 
-@verb("delete", prints=False)
+@verb("delete", prints=False, examples=[("Delete a model and wait for its replicas to end", "knodel delete iris")])
 @model_name()
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until its replicas have ended.")
 @timeout_option("60s")

@@ -28,7 +28,7 @@ from serving.types.annotations import LABEL_MODEL
 EVENTS = 20  # the newest events that are printed
 
 
-@verb("describe")
+@verb("describe", examples=[("Show a model with its latest events", "knodel describe iris")])
 @model_name()
 def command(session: Session, name: str) -> None:
     """Show the model NAME with its conditions, traffic, versions and events."""

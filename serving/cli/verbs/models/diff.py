@@ -30,8 +30,7 @@ def command(session: Session, source: str) -> int:
         name = name_of(model)
         lines = list(difflib.unified_diff(_text(before), _text(after), f"{name} (now)", f"{name} (new)", lineterm=""))
         changed = changed or bool(lines)
-        for line in lines:
-            session.output.text(line)
+        session.output.lines(lines)
     return FAILED if changed else 0
 
 

@@ -12,7 +12,13 @@ OUTCOMES = {"rolledback": "rolled back"}
 """Text of an outcome, if it differs from the value."""
 
 
-@verb("history")
+@verb(
+    "history",
+    examples=[
+        ("Show the versions of a model", "knodel history iris"),
+        ("Show their whole digests and storage URIs", "knodel history iris -o wide"),
+    ],
+)
 @model_name()
 def command(session: Session, name: str) -> None:
     """Show the versions of the model NAME with their causes and outcomes."""

@@ -28,4 +28,4 @@ def command(session: Session, all_namespaces: bool, show_managed_fields: bool) -
         for item in found["items"]
     ]
     heads = [*(["namespace"] if all_namespaces else []), "name", *(column.name for column in columns), "age"]
-    session.output.table(heads, rows, optional=("url", "traffic", "reason"))
+    session.output.table(heads, rows, optional=("url", "traffic", "reason", "version", "rollout"))

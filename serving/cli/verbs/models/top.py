@@ -55,7 +55,8 @@ def _print(
         where = [bill.namespace] if wide else []
         rows.append([*where, bill.model, f"{ready}/{wanted}", *amounts, _cell(shown.total)])
     unit = f"total ({prices.currency})" if prices.are_set else "total (pod-hours)"
-    output.table([*(["namespace"] if wide else []), "model", "replicas", *PURPOSES, unit], rows)
+    heads = [*(["namespace"] if wide else []), "model", "replicas", *PURPOSES, unit]
+    output.table(heads, rows, optional=("starting", "canary", "pool"))
     if not prices.are_set:
         output.text(UNSET)
 

@@ -8,7 +8,7 @@ from serving.cli.names import model_name
 from serving.cli.wait import parse_timeout, wait_until_ready
 
 
-@verb("wait")
+@verb("wait", examples=[("Wait at most ten minutes until a model is ready", "knodel wait iris --timeout 10m")])
 @model_name()
 @timeout_option("300s")
 def command(session: Session, name: str, timeout: str) -> None:

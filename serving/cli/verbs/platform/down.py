@@ -23,7 +23,15 @@ POLL = 0.02  # s between two reads of the lock, which sends no event when it is 
 TICK = 0.5  # s between two updates of the progress line
 
 
-@verb("down", place="machine", namespaced=False)
+@verb(
+    "down",
+    place="machine",
+    namespaced=False,
+    examples=[
+        ("Stop the platform when its requests are finished", "knodel down"),
+        ("End requests that still run after 10 seconds", "knodel down --timeout 10s --force"),
+    ],
+)
 @timeout_option("60s", "Maximum time for active requests to finish.")
 @click.option("--force", is_flag=True, help="Kill processes that still run after that time.")
 def command(session: Session, timeout: str, force: bool) -> None:

@@ -27,7 +27,7 @@ def command() -> None:
     """Manage warm pools: servers that run without a model, so that models start faster."""
 
 
-@verb("list")
+@verb("list", examples=[("List the warm pools of all namespaces", "knodel pool list -A")])
 @all_namespaces_option
 def list_pools(session: Session, all_namespaces: bool) -> None:
     """List warm pools."""
@@ -89,7 +89,7 @@ def set_pool(session: Session, name: str, size: str | None, like: str | None, **
     _print(session, store_object(client, WARM_POOL, wanted))
 
 
-@verb("off")
+@verb("off", examples=[("End the members of a pool, and keep the pool", "knodel pool off fast")])
 @pool_name()
 def turn_off(session: Session, name: str) -> None:
     """Set the size of the warm pool POOL to 0."""
@@ -98,7 +98,7 @@ def turn_off(session: Session, name: str) -> None:
     )
 
 
-@verb("delete", prints=False)
+@verb("delete", prints=False, examples=[("Delete a pool with its members", "knodel pool delete fast")])
 @pool_name()
 def delete_pool(session: Session, name: str) -> None:
     """Delete the warm pool POOL with its members."""
