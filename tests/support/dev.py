@@ -65,6 +65,11 @@ class Dev:
         except urllib.error.HTTPError as error:
             return error.code, json.load(error)
 
+    def version(self) -> str:
+        """Return the version that answers."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/v2/models/{self.name}", timeout=WITHIN) as answer:
+            return str(json.load(answer)["versions"][0])
+
     def servers(self) -> list[int]:
         """Return the ids of its server processes that run."""
         return self._descendants(SERVER)

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Final
 
+from serving.engines.mlflow.mlmodel import FILE as MLMODEL
 from serving.engines.python.module import FILE
 
 PYTHON: Final = "python"
@@ -20,9 +21,10 @@ def model_path(path: Path) -> Path:
 def detected_format(path: Path) -> str:
     """Return `python` for a folder with a `model.py`, else "": the model server detects the other formats.
 
-    The caller's own code is allowed here, and weights beside it are part of it.
+    The caller's own code is allowed here, and weights beside it are part of it. MLflow may store a file of that name in
+    its models.
     """
-    return PYTHON if (path / FILE).is_file() else ""
+    return PYTHON if (path / FILE).is_file() and not (path / MLMODEL).is_file() else ""
 
 
 def sets_environment(path: Path) -> bool:

@@ -167,9 +167,11 @@ class DevFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the lines of a record."""
         text, error = super().format(record), sys.exc_info()[1]  # the server logs an error while it handles it
-        lines = [] if error is None or not record.name.startswith("serving.") else user_traceback(error)
-        if not lines:
+        if error is None or not record.name.startswith("serving."):
             return text
+        lines = user_traceback(error)
+        if not lines and not isinstance(error, KnodelError):
+            return text  # a bug of ours
         return "\n".join([text.partition("\n")[0], *failure_lines(Failure("", lines), coloured=self._coloured)])
 
 

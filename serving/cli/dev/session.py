@@ -151,6 +151,9 @@ class DevSession:
         while True:
             event = await self._events.get()
             before, (self._state, effects) = self._state, reload.advance(self._state, event)
+            if isinstance(event, reload.Ended) and event.version == before.serving:
+                self._say(f"the process of version {event.version} ended {event.how}", "red")
+                self._save = _Save("")
             for effect in effects:
                 match effect:
                     case reload.Start(version):
