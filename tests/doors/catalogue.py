@@ -89,7 +89,7 @@ EVENTS = Surface(
 )
 INFERENCE = Surface(
     "Inference",
-    "v2, v1, generate, server-sent events, CloudEvents over HTTP; gRPC",
+    "v2, v1, generate, MLflow's invocations, server-sent events, CloudEvents over HTTP; gRPC",
     (
         Row(
             "infer-malformed",

@@ -11,12 +11,13 @@ from typing import Any
 from google.protobuf.message import DecodeError
 from hypothesis import strategies as st
 
-from serving.engines.base.datatypes import Tensor
+from serving.engines.base.datatypes import BYTES, Tensor
 from serving.engines.base.engine import Signature, TensorSpec
 from serving.modelserver.base.errors import ServingError
 from serving.modelserver.base.limits import ServerLimits
 from serving.modelserver.codec.cloud_event import from_binary, from_structured, to_binary
 from serving.modelserver.codec.protocol_generate import GenerateCodec
+from serving.modelserver.codec.protocol_invocations import InvocationsCodec
 from serving.modelserver.codec.protocol_v1 import V1Codec
 from serving.modelserver.codec.protocol_v2 import PreparedRequest, V2Codec
 from serving.modelserver.grpc.codec import CONTENTS, GrpcCodec
@@ -97,6 +98,21 @@ def same_generate(message: Message, call: PreparedRequest) -> None:
     shape = oracle.shape_of(value)
     missing = len(message.spec.shape or ()) - len(shape)
     _check_nested(message.spec, _only(call), value, (1,) * missing + shape)
+
+
+def same_invocations(message: Message, call: PreparedRequest) -> None:
+    """A request of MLflow's: the tensor has the model's type, and as many elements as the data."""
+    request = oracle.read_json(message.body)
+    (form,) = request.keys() - {"params"}
+    tensor = _only(call)
+    oracle.check_tensor(message.spec, tensor, tensor.shape)
+    value = request[form]["data"] if form == "dataframe_split" else request[form]
+    records = value if isinstance(value, list) and value and isinstance(value[0], dict) else []
+    if message.spec.datatype != BYTES:
+        given = (
+            [row.get(INPUT) for row in records] if records else value.get(INPUT) if isinstance(value, dict) else value
+        )
+        assert tensor.size == sum(1 for _ in oracle.leaves(given))
 
 
 def same_grpc(message: Message, call: PreparedRequest) -> None:
@@ -181,6 +197,10 @@ TARGETS = [
         "v2", messages.v2_messages(), checked(lambda codec, it: codec.decode(it.body, it.json_length), same_v2), 80
     ),
     Target("v1", messages.v1_messages(), checked(lambda codec, it: V1Codec(codec).decode(it.body), same_v1), 60),
+    Target(
+        "invocations", messages.invocations_messages(),
+        checked(lambda codec, it: InvocationsCodec(codec).decode(it.body), same_invocations), 60,
+    ),
     Target(
         "generate", messages.generate_messages(),
         checked(lambda codec, it: GenerateCodec(codec).decode(it.body), same_generate), 60,

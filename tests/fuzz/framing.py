@@ -35,6 +35,8 @@ WHOLE = [
     _post(b'{"instances": [1]}', f"/v1/models/{NAME}:predict"),
     _post(b'{"instances": [1]}', f"/v1/models/{NAME}:predict", b"Accept: text/event-stream\r\n"),
     _post(b'{"x": [1]}', f"/v2/models/{NAME}/generate"),
+    _post(b'{"inputs": [1]}', "/invocations"),
+    _post(b"x\n1\n", "/invocations", b"Content-Type: text/csv\r\n"),
     _post(BODY, headers=b"Content-Type: application/json\r\nContent-Encoding: gzip\r\n"),
     _post(BODY, headers=b"Inference-Header-Content-Length: 20\r\n"),
     _post(b'{"instances": [1]}', f"/v1/models/{NAME}:predict", b"ce-id: 1\r\nce-source: /a\r\nce-type: t\r\n"),

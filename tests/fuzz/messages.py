@@ -184,6 +184,29 @@ def v1_messages(draw: st.DrawFn) -> Message:
 
 
 @st.composite
+def invocations_messages(draw: st.DrawFn) -> Message:
+    """For `/invocations`, in JSON."""
+    spec = draw(SPECS)
+    value = draw(rows(spec))
+    frame = [[item] for item in value] if isinstance(value, list) else value
+    request = draw(
+        st.sampled_from(
+            [
+                {"inputs": value},
+                {"instances": value},
+                {"inputs": {spec.name: value}},
+                {"dataframe_split": {"data": frame}},
+                {"dataframe_split": {"columns": [spec.name], "data": frame}},
+                {"dataframe_records": [{spec.name: item} for item in value] if isinstance(value, list) else value},
+            ]
+        )
+    )
+    extra = draw(st.dictionaries(st.sampled_from(["params", "instances", "inputs"]), ANYTHING, max_size=1))
+    whole = draw(mostly(st.just(request), st.just({**request, **extra})))
+    return Message(spec, draw(_encoded(whole)))
+
+
+@st.composite
 def generate_messages(draw: st.DrawFn) -> Message:
     """For `…/generate`."""
     spec = draw(SPECS)

@@ -15,6 +15,9 @@ from serving.modelserver.codec.decompression import CODINGS, decompress
 FORM_TYPE: Final = b"application/x-www-form-urlencoded"
 """The default Content-Type of curl."""
 _BROWSER_HEADERS: Final = frozenset({b"origin", b"sec-fetch-site"})
+_BYTES_TYPE: Final = b"application/octet-stream"
+TYPES: Final = frozenset({b"application/json", _BYTES_TYPE})
+"""Types of inference requests. Some clients (Triton's on aiohttp) label JSON as bytes."""
 _MAX_DIGITS: Final = 12  # digits
 
 
@@ -29,12 +32,14 @@ class BufferedBody(msgspec.Struct, frozen=True):
     lent: int = 0
 
 
-async def read_body(scope: Scope, receive: Receive, budget: BodyBudget, limit: int) -> BufferedBody:
-    """Return the complete body, decompressed to at most `limit` bytes.
+async def read_body(
+    scope: Scope, receive: Receive, budget: BodyBudget, limit: int, types: frozenset[bytes] = TYPES
+) -> BufferedBody:
+    """Return the complete body, decompressed to at most `limit` bytes; its Content-Type is one of `types`.
 
     Raises InvalidRequest, ClientLeft, Overloaded, ContentTooLarge, UnsupportedType.
     """
-    json_length, coding = _check_headers(scope["headers"])
+    json_length, coding = _check_headers(scope["headers"], types)
     content, lent = await read_content(receive, budget)
     if coding is None:
         return BufferedBody(content, json_length, lent)
@@ -90,7 +95,7 @@ class ReplayReceive:
         return {"type": "http.request", "body": content, "more_body": False}
 
 
-def _check_headers(headers: Headers) -> tuple[int | None, bytes | None]:
+def _check_headers(headers: Headers, types: frozenset[bytes]) -> tuple[int | None, bytes | None]:
     """Return the length of the JSON part and the content coding. Raises InvalidRequest, UnsupportedType."""
     json_length, content_type, coding = None, b"", None
     for name, value in headers:
@@ -113,16 +118,17 @@ def _check_headers(headers: Headers) -> tuple[int | None, bytes | None]:
         if any(name in _BROWSER_HEADERS for name, _ in headers):
             raise UnsupportedType("a request from a web page must have Content-Type: application/json")
     elif content_type != b"application/json":
-        _check_type(content_type)
+        _check_type(content_type, types)
     return json_length, coding
 
 
-def _check_type(content_type: bytes) -> None:
-    """Raise UnsupportedType unless it is JSON or bytes. Some clients (Triton's on aiohttp) label JSON as bytes."""
+def _check_type(content_type: bytes, types: frozenset[bytes]) -> None:
+    """Raise UnsupportedType unless it is one of `types`, in UTF-8 if it is text."""
     kind, is_utf8 = media_type(content_type)
-    if kind == b"application/octet-stream" or (kind == b"application/json" and is_utf8):
+    if kind in types and (is_utf8 or kind == _BYTES_TYPE):
         return
     remedy = "; call curl with -H 'Content-Type: application/json'" if kind == FORM_TYPE else ""
+    accepted = sorted(kind.decode() for kind in types)
     raise UnsupportedType(
-        f"unsupported Content-Type: the body must be application/json in UTF-8, or application/octet-stream{remedy}"
+        f"unsupported Content-Type: the body must be {accepted[0]} in UTF-8, or {' or '.join(accepted[1:])}{remedy}"
     )

@@ -154,6 +154,10 @@ class V2Codec:
             raise InvalidRequest(f"the model has no input {name[:100]!r}: use {', '.join(map(repr, self.specs))}")
         return found
 
+    def is_optional(self, name: str) -> bool:
+        """Return whether a request may omit the input `name`."""
+        return name in self._optional
+
     def check_complete(self, inputs: Mapping[str, object]) -> None:
         """Raise InvalidRequest if an input is missing."""
         if len(inputs) < len(self.specs):

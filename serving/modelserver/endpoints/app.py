@@ -29,6 +29,7 @@ EXTENSIONS: Final = ("binary_tensor_data",)
 MODEL: Final = "/v2/models/{name}"
 VERSION: Final = MODEL + "/versions/{version}"
 MODEL_V1: Final = "/v1/models/{name}"
+INVOCATIONS: Final = "/invocations"
 VERSION_V1: Final = MODEL_V1 + "/versions/{version}"
 
 NO_PATH: Final = "no such path: GET / lists the paths of this server"
@@ -47,6 +48,7 @@ class DataApp:
         self._common = {
             f"/v2/models/{name}/infer": endpoints.infer,
             f"/v1/models/{name}:predict": endpoints.predict,
+            INVOCATIONS: endpoints.invocations,
         }
         self._app = make_app([*health_routes(lifecycle), *self._routes()], NO_PATH)
 
@@ -66,6 +68,8 @@ class DataApp:
             Route("/", self._no_post, methods=["POST"]),
             Route("/v1/models", self._names),
             Route("/openapi.json", self._document),
+            Route(INVOCATIONS, self._no_get_of_invocations),
+            *mlflow_routes(self._lifecycle),
         ]
         for model in (VERSION, MODEL):
             routes += [
@@ -84,7 +88,8 @@ class DataApp:
 
     async def _root(self, _: Request) -> Response:
         """Return the name of the model and its paths."""
-        return json_response({"name": self._name, "paths": model_paths(self._name)})
+        paths = {**model_paths(self._name), "invocations": INVOCATIONS}
+        return json_response({"name": self._name, "paths": paths})
 
     async def _no_post(self, _: Request) -> Response:
         """Refuse a POST to the root, as from a broker that has only the address of the model."""
@@ -94,6 +99,10 @@ class DataApp:
             "for a Trigger with subscriber.uri",
             headers={"Allow": "GET, HEAD"},
         )
+
+    async def _no_get_of_invocations(self, _: Request) -> Response:
+        """Refuse other methods than POST, which `__call__` routes."""
+        raise HTTPException(405, headers={"Allow": "POST"})
 
     async def _names(self, _: Request) -> Response:
         return json_response({"models": [self._name]})
@@ -186,6 +195,20 @@ def health_routes(lifecycle: ModelLifecycle) -> list[BaseRoute]:
         return _readiness(lifecycle, {})
 
     return [Route("/v2/health/live", live), Route("/v2/health/ready", ready)]
+
+
+def mlflow_routes(lifecycle: ModelLifecycle) -> list[BaseRoute]:
+    """Return the routes `/ping`, `/health` and `/version` of MLflow's server, which SageMaker reads too."""
+
+    async def ping(_: Request) -> Response:
+        return Response("\n", media_type=JSON.decode()) if lifecycle.ready else _readiness(lifecycle, {})
+
+    async def version(_: Request) -> Response:
+        from clusters.base.distribution import VERSION as version  # slow import: reads the metadata of the distribution
+
+        return Response(version, media_type="text/plain")
+
+    return [Route("/ping", ping), Route("/health", ping), Route("/version", version)]
 
 
 def model_paths(name: str) -> dict[str, str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 import msgspec
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from serving.modelserver.base.limits import BodyBudget
 from serving.modelserver.codec.content_router import ContentRouter
@@ -19,12 +19,13 @@ from serving.modelserver.execution.lifecycle import ServedModel
 
 
 class Endpoints(msgspec.Struct, frozen=True):
-    """ASGI applications for `…/infer`, `…:predict`, `…/generate` and `…/generate_stream`."""
+    """ASGI applications for `…/infer`, `…:predict`, `…/generate`, `…/generate_stream` and `/invocations`."""
 
     infer: ASGIApp
     predict: ASGIApp
     generate: ASGIApp
     generate_stream: ASGIApp
+    invocations: ASGIApp
 
 
 def make_endpoints(
@@ -45,11 +46,21 @@ def make_endpoints(
             UnaryEndpoint(inference, budget, codec_of), StreamingEndpoint(inference, budget, codec_of), events
         )
 
+    made: list[ASGIApp] = []
+
+    async def invocations(scope: Scope, receive: Receive, send: Send) -> None:
+        if not made:
+            from serving.modelserver.endpoints.invocations import InvocationsEndpoint  # with the first such request
+
+            made.append(InvocationsEndpoint(inference, budget))
+        await made[0](scope, receive, send)
+
     return Endpoints(
         infer=routed(V2),
         predict=routed(lambda model: V1Codec(model.codec)),
         generate=routed(_generate),
         generate_stream=StreamingEndpoint(inference, budget, _generate),
+        invocations=invocations,
     )
 
 

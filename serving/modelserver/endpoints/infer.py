@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from starlette.types import Receive, Scope, Send
 
@@ -16,7 +16,7 @@ from serving.modelserver.base.errors import ClientLeft, ServingError, release_fr
 from serving.modelserver.base.headers import JSON_LENGTH
 from serving.modelserver.base.limits import BodyBudget, Lease
 from serving.modelserver.base.responses import BINARY, JSON, send_body, send_error
-from serving.modelserver.codec.bounded_read import BufferedBody, read_body
+from serving.modelserver.codec.bounded_read import TYPES, BufferedBody, read_body
 from serving.modelserver.codec.protocol_v2 import PreparedRequest, ProtocolCodec, ResponseBody
 from serving.modelserver.execution.inference import BEGAN, Inference, Prepare, Respond
 from serving.modelserver.execution.lifecycle import ServedModel
@@ -27,7 +27,12 @@ V2: Final[CodecOf] = attrgetter("codec")
 
 
 class InferenceEndpoint(ABC):
-    """The base class of endpoints: reads the body, and gives its memory back after the response."""
+    """The base class of endpoints: reads the body, and gives its memory back after the response.
+
+    `types` are the accepted Content-Types.
+    """
+
+    types: ClassVar[frozenset[bytes]] = TYPES
 
     def __init__(self, inference: Inference, budget: BodyBudget, codec_of: CodecOf = V2) -> None:
         self._inference = inference
@@ -41,7 +46,7 @@ class InferenceEndpoint(ABC):
         except ServingError as error:
             release_frames(error)
             if not isinstance(error, ClientLeft):
-                await send_error(send, error)
+                await self.send_error(send, error)
             return
         if response is None:
             return
@@ -50,10 +55,14 @@ class InferenceEndpoint(ABC):
         else:
             await send_body(send, 200, response.body, BINARY, [(JSON_LENGTH, b"%d" % response.json_length)])
 
+    async def send_error(self, send: Send, error: ServingError) -> None:
+        """Send an error in the form of the protocol."""
+        await send_error(send, error)
+
     async def _respond(self, scope: Scope, receive: Receive, send: Send) -> ResponseBody | None:
         """Read the body and return the response, so that the body is freed before a slow client reads the response."""
         model = self._inference.model()
-        body = await read_body(scope, receive, self._budget, model.codec.limits.body)
+        body = await read_body(scope, receive, self._budget, model.codec.limits.body, self.types)
         lease = Lease(partial(self._budget.give_back, body.lent), body.lent)
         try:
             return await self.respond(body, lease, scope, send)

@@ -20,6 +20,7 @@ from serving.modelserver.endpoints.openapi_schemas import (
     generate_response,
     infer_request,
     infer_response,
+    invocations_request,
     metadata,
     predict_request,
     predict_response,
@@ -90,6 +91,15 @@ def openapi_document(
                     {JSON: {"schema": generate_response(name, revision, signature)}, **EVENTS},
                 )
             },
+            "/invocations": {
+                "post": _post(
+                    "invocations",
+                    "Inference by MLflow's scoring protocol",
+                    invocations_request(),
+                    {JSON: {"schema": _object("predictions")}},
+                    error=_MLFLOW_ERROR,
+                )
+            },
             f"{v2}/generate_stream": {
                 "post": _post(
                     "generateStream",
@@ -108,18 +118,28 @@ def _get(operation: str, summary: str, schema: Mapping[str, Any]) -> Object:
     return {"operationId": operation, "summary": summary, "responses": {"200": response, "default": DEFAULT_ERROR}}
 
 
-def _post(operation: str, summary: str, schema: Object, responses: Object, example: Object | None = None) -> Object:
+def _post(
+    operation: str, summary: str, schema: Object, responses: Object, example: Object | None = None,
+    error: Object = DEFAULT_ERROR,
+) -> Object:  # fmt: skip
     body = {"schema": schema} if example is None else {"schema": schema, "example": example}
     return {
         "operationId": operation,
         "summary": summary,
         "requestBody": {"required": True, "content": {JSON: body}},
-        "responses": {"200": {"description": "The response", "content": responses}, "default": DEFAULT_ERROR},
+        "responses": {"200": {"description": "The response", "content": responses}, "default": error},
     }
 
 
 def _object(*required: str, **properties: Object) -> Object:
     return {"type": "object", "required": list(required), "properties": properties}
+
+
+_MLFLOW_ERROR: Final = {
+    "description": "An error",
+    "content": {JSON: {"schema": {"anyOf": [_object("error_code", "message"), {"$ref": ERROR}]}}},
+}
+"""An error in MLflow's form, or one of the connection."""
 
 
 def _own_example(content: bytes | None) -> Object | None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from serving.engines.base.datatypes import BYTES, DATATYPES
 from serving.engines.base.engine import ANY, Signature, TensorSpec
+from serving.modelserver.codec.protocol_invocations import FORMS, PARAMS
 from serving.modelserver.codec.protocol_v1 import SIGNATURE
 from serving.modelserver.codec.protocol_v2 import UNSUPPORTED_PARAMETERS
 from serving.modelserver.codec.tensors import MAX_DIMENSIONS
@@ -80,6 +81,12 @@ def predict_request(signature: Signature) -> Schema:
 def predict_response() -> Schema:
     """Return the schema of a v1 response: `predictions` for rows, `outputs` for whole tensors."""
     return {"oneOf": [_object({"predictions": {}}, "predictions"), _object({"outputs": {}}, "outputs")]}
+
+
+def invocations_request() -> Schema:
+    """Return the schema of a request to `/invocations`: one form of data, and parameters."""
+    params = {PARAMS: {"type": ["object", "null"]}}
+    return {"oneOf": [{**_object({form: {}, **params}, form), "additionalProperties": False} for form in FORMS]}
 
 
 def generate_request(signature: Signature) -> Schema:

@@ -1,7 +1,8 @@
 """The example request of a model: the file `example.json` beside it, a request body of protocol v2.
 
 The server uses it for the warm-up and shows it in the OpenAPI document. Unlike zeros, the example exercises the code
-paths and sizes of real inputs, and proves that the model works.
+paths and sizes of real inputs, and proves that the model works. An MLflow folder has its input example instead
+(`mlflow_example`).
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ from serving.storage.base.artifact import Artifact
 log = logging.getLogger(__name__)
 
 _MS = 1000
+_MLFLOW = ("mlflow", "pyfunc")
 
 
 def load_model(
@@ -63,6 +64,10 @@ def load_model(
         loaded = monotonic()
         startup.load = (loaded - start) * _MS
         example = read_example(files, limits.body) or layout.example
+        if example is None and found.name in _MLFLOW:
+            from serving.modelserver.execution.mlflow_example import mlflow_example  # few models need it
+
+            example = mlflow_example(files, codec)
         inputs = decode_example(example, codec, files.uri) if warm and example is not None else None
         pace = warm_up(engine, inputs) if warm else None
     except BaseException:

@@ -16,6 +16,7 @@ from serving.modelserver.observe.metrics import RequestMetrics
 
 V1: Final = "v1"
 V2: Final = "v2"
+MLFLOW: Final = "mlflow"
 OTHER: Final = "other"
 """Health, metadata, and unknown paths."""
 TRACE_KEY: Final = "knodel.trace"
@@ -88,4 +89,6 @@ def protocol_of(method: str, path: str) -> str:
             return V2
         if start == "/v1/":
             return V1
+        if path == "/invocations":
+            return MLFLOW
     return OTHER

@@ -32,7 +32,7 @@ from serving.modelserver.execution.inference import Inference, ModelJob, Prepare
 from serving.modelserver.execution.lifecycle import ModelLifecycle, ServedModel
 from serving.modelserver.execution.slot_queue import SlotQueue
 from serving.modelserver.execution.workers import Workers
-from serving.modelserver.observe.middleware import OTHER, PARENT_KEY, TRACE_KEY, V1, protocol_of
+from serving.modelserver.observe.middleware import MLFLOW, OTHER, PARENT_KEY, TRACE_KEY, V1, protocol_of
 
 if TYPE_CHECKING:
     from serving.modelserver.execution.batcher import Batcher
@@ -186,6 +186,8 @@ def span_name(protocol: str, path: str) -> str:
     """Return the name of a request's span: one of few, whatever paths clients request."""
     if protocol == V1:
         return "POST /v1/models/{name}:predict"
+    if protocol == MLFLOW:
+        return "POST /invocations"
     verb = path.rpartition("/")[2]
     return f"POST /v2/models/{{name}}/{verb if verb in VERBS else '…'}"
 

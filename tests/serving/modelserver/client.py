@@ -39,8 +39,8 @@ class Answer:
 
     @property
     def error(self) -> str:
-        """Return the message of an error response."""
-        message = self.json["error"]
+        """Return the message of an error response, also in MLflow's form."""
+        message = self.json["message" if "error_code" in self.json else "error"]
         assert isinstance(message, str)
         return message
 

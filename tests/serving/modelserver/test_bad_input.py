@@ -26,6 +26,8 @@ DOORS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "a stream of predictions": (PREDICT, {"accept": "text/event-stream"}),
     "generate": (f"{V2}/generate", {}),
     "generate_stream": (f"{V2}/generate_stream", {}),
+    "invocations": ("/invocations", {}),
+    "invocations in CSV": ("/invocations", {"content_type": "text/csv"}),
     "a structured event": (PREDICT, {"content_type": "application/cloudevents+json"}),
     "a binary event": (f"{V2}/infer", {f"ce_{name}": value for name, value in EVENT.items()}),
 }

@@ -87,6 +87,7 @@ def test_a_name_is_the_same_however_it_is_written() -> None:
         (f"{V2}/generate", '{"x": 1, "parameters": {"a": 1, "a": 2}}'),
         (f"{V2}/generate", '{"x": 1, "parameters": {}, "parameters": {}}'),
         (f"{V2}/generate_stream", '{"x": 1, "x": 2}'),
+        ("/invocations", '{"inputs": [1], "inputs": [2]}'),
     ],
 )
 async def test_a_name_that_comes_twice_is_400(double: Running, path: str, body: str) -> None:

@@ -17,7 +17,7 @@ from serving.modelserver.base.limits import ServerLimits
 from serving.modelserver.base.stats import StartupTimes, Stats
 from serving.modelserver.execution.loading import load_model
 from serving.modelserver.observe.metrics import MetricsPage, RequestMetrics
-from serving.modelserver.observe.middleware import OTHER, V1, V2, ObservabilityMiddleware, protocol_of
+from serving.modelserver.observe.middleware import MLFLOW, OTHER, V1, V2, ObservabilityMiddleware, protocol_of
 from serving.storage.base.artifact import Artifact
 from tests.serving.modelserver.client import ask, request, tensor
 from tests.serving.modelserver.conftest import Running, Serve
@@ -200,6 +200,8 @@ async def seen(app: Any) -> RequestMetrics:
         ("POST", "/v2/models/m/infer", V2),
         ("POST", "/v2/models/m/versions/1/infer", V2),
         ("POST", "/v1/models/m:predict", V1),
+        ("POST", "/invocations", MLFLOW),
+        ("GET", "/invocations", OTHER),
         ("GET", "/v2/models/m", OTHER),
         ("GET", "/v1/models/m", OTHER),
         ("POST", "/v22", OTHER),

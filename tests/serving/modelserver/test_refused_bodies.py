@@ -89,11 +89,12 @@ def _posts(
         (PREDICT, BROKEN, {}),
         (GENERATE, BROKEN, {}),
         (STREAM, BROKEN, {}),
+        ("/invocations", BROKEN, {}),
         (PREDICT, BROKEN, STREAMED),
         (INFER, BROKEN, EVENT),
         (PREDICT, NOT_V1, STRUCTURED),
     ],
-    ids=["v2", "v1", "generate", "generate_stream", "v1-sse", "event", "structured"],
+    ids=["v2", "v1", "generate", "generate_stream", "invocations", "v1-sse", "event", "structured"],
 )
 async def test_a_body_that_cannot_be_decoded_is_not_kept(
     serve: Serve, path: str, body: bytes, headers: Mapping[str, str], options: Sequence[str]

@@ -90,6 +90,7 @@ def test_before_anything_is_asked_the_page_is_a_reading_of_nothing() -> None:
         ("v2", 429, "error"),
         ("v2", 500, "error"),
         ("v1", 504, "error"),
+        ("mlflow", 500, "error"),
         ("v2", 404, "other"),
         ("v2", 413, "other"),
         ("other", 200, "other"),
