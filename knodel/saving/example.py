@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from knodel.frames import in_order, is_frame, wrong_names
 from knodel.saving.errors import NotSaved
 
 if TYPE_CHECKING:
@@ -30,29 +31,25 @@ def _by_name(example: Any, inputs: Sequence[TensorSpec] | None) -> dict[str, Ten
 
     from serving.engines.base.tabular import INPUT
 
-    columns = {str(name): example[name].to_numpy() for name in example} if _is_frame(example) else None
+    columns = {str(name): example[name].to_numpy() for name in example.columns} if is_frame(example) else None
     given = example if isinstance(example, Mapping) else columns
     names = [spec.name for spec in inputs] if inputs is not None else list(given or [INPUT])
-    if columns is not None and len(names) == 1 and names[0] not in columns:
-        given = {names[0]: example.to_numpy()}  # the model has one matrix
+    if columns is not None and inputs is not None and len(names) == 1 and names[0] not in columns:
+        try:
+            given = {names[0]: in_order(example, inputs[0].columns).to_numpy()}  # the model has one matrix
+        except ValueError as error:
+            raise NotSaved(f"the example has {error}") from error
     if given is None and len(names) == 1:
         given = {names[0]: example}
     if given is None:
         raise NotSaved(f"the model has the inputs {', '.join(names)}: give a data frame or a dict by name as example")
-    wrong = [f"no {name!r}" for name in names if name not in given]
-    wrong += [f"an unknown {name!r}" for name in given if name not in names]
-    if wrong:
-        raise NotSaved(f"the example has {', '.join(wrong)}: the inputs of the model are {', '.join(names)}")
+    if wrong := wrong_names(list(given), names):
+        raise NotSaved(f"the example has {wrong}: the inputs of the model are {', '.join(names)}")
     specs: Sequence[TensorSpec | None] = inputs or [None] * len(names)
     made = {name: _converted(name, np.asarray(given[name]), spec) for name, spec in zip(names, specs, strict=True)}
     if any(array.size == 0 for array in made.values()):
         raise NotSaved("the example is empty: give one row or a few")
     return made
-
-
-def _is_frame(example: Any) -> bool:
-    """Return whether this is a data frame, of pandas or another library with its methods."""
-    return hasattr(example, "columns") and hasattr(example, "to_numpy")
 
 
 def _converted(name: str, array: Tensor, spec: TensorSpec | None) -> Tensor:

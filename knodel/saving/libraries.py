@@ -81,7 +81,7 @@ def _xgboost(model: Any, folder: Path) -> Inputs:
     """Write `model.ubj`; the file records whether it is a Booster, a classifier or a regressor."""
     booster = model.get_booster() if hasattr(model, "get_booster") else model
     model.save_model(folder / "model.ubj")
-    return [_matrix(booster.num_features())]
+    return [_matrix(booster.num_features(), booster.feature_names or ())]
 
 
 def _lightgbm(model: Any, folder: Path) -> Inputs:
@@ -95,7 +95,9 @@ def _lightgbm(model: Any, folder: Path) -> Inputs:
         labels = json.dumps({"classes": model.classes_.tolist()})
         text = text.replace("\nend of parameters\n", f"\nend of parameters\nscikit_learn:{labels}\n")
     (folder / "model.lgb").write_text(text, encoding="utf-8", newline="\n")
-    return [_matrix(booster.num_feature())]
+    from serving.engines.trees.lightgbm_model import columns_of
+
+    return [_matrix(booster.num_feature(), columns_of(booster.feature_name()))]
 
 
 def _onnx(model: Any, folder: Path) -> Inputs:
@@ -159,7 +161,7 @@ def write(library: Library, obj: Any, folder: Path) -> Inputs:
         raise NotSaved(f"the {type(obj).__name__} cannot be saved as {library.model_format}: {reason}") from error
 
 
-def _matrix(features: int) -> TensorSpec:
+def _matrix(features: int, columns: Sequence[str]) -> TensorSpec:
     from serving.engines.base.tabular import matrix_input
 
-    return matrix_input(features)
+    return matrix_input(features, columns)

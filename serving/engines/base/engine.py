@@ -14,11 +14,15 @@ ANY: int = -1
 
 
 class TensorSpec(msgspec.Struct, frozen=True):
-    """One input or output: `shape` has `ANY` where it varies, and is None when even the rank is unknown."""
+    """One input or output: `shape` has `ANY` where it varies, and is None when even the rank is unknown.
+
+    `columns` are the names of the columns of a matrix, in order, if the model's file records them.
+    """
 
     name: str
     datatype: str
     shape: tuple[int, ...] | None
+    columns: tuple[str, ...] = ()
 
 
 class Signature(msgspec.Struct, frozen=True):

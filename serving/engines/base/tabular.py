@@ -49,13 +49,12 @@ class TabularEngine(BaseEngine):
     rows            converts the inputs to the library's features; raises InputRefused
     bounded         as `Engine.bounded`
     enter_thread    is called before each inference, in its thread
-    features        names of the columns in the order of the matrix, if the model's file has them
     """
 
     def __init__(
         self, platform: str, inputs: Sequence[TensorSpec], outputs: Sequence[TabularOutput], *,
         rows: Callable[[Mapping[str, Tensor]], Rows] = matrix_rows, bounded: bool = True,
-        enter_thread: Callable[[], None] | None = None, features: Sequence[str] | None = None,
+        enter_thread: Callable[[], None] | None = None,
     ) -> None:  # fmt: skip
         self._outputs = {output.spec.name: output for output in outputs}
         default = self._outputs[OUTPUT]
@@ -66,7 +65,6 @@ class TabularEngine(BaseEngine):
         super().__init__(Signature(platform, tuple(inputs), specs, optional), bounded)
         self._rows = rows
         self._enter_thread = enter_thread
-        self.features = features
 
     def infer(
         self, inputs: Mapping[str, Tensor], outputs: Sequence[str], cancellation: Cancellation | None = None
@@ -104,9 +102,9 @@ class TabularEngine(BaseEngine):
         return made
 
 
-def matrix_input(features: int | None) -> TensorSpec:
+def matrix_input(features: int | None, columns: Sequence[str] = ()) -> TensorSpec:
     """Return the spec of an input with `features` numbers a row, None when their number is unknown."""
-    return TensorSpec(INPUT, FLOATS, (ANY, ANY if features is None else features))
+    return TensorSpec(INPUT, FLOATS, (ANY, ANY if features is None else features), tuple(columns))
 
 
 def output_spec(name: str, example: Tensor) -> TensorSpec:

@@ -56,8 +56,7 @@ class MlflowEngine(BaseEngine):
 
     def __init__(self, engine: Engine, chosen: FlavorFile, model: MLmodel, uri: str) -> None:
         self._engine = engine
-        features: Sequence[str] | None = getattr(engine, "features", None)
-        self._mapping: InputMapping = map_inputs(model, engine.signature.inputs, features, uri)
+        self._mapping: InputMapping = map_inputs(model, engine.signature.inputs, uri)
         self._names: Mapping[str, str] = {}
         native = engine.signature
         outputs = native.outputs

@@ -36,11 +36,8 @@ class InputMapping(msgspec.Struct, frozen=True):
     convert: Callable[[Tensors], Tensors]
 
 
-def map_inputs(model: MLmodel, native: Sequence[TensorSpec], features: Sequence[str] | None, uri: str) -> InputMapping:
-    """Return the mapping to the inputs `native` of an engine. Raises LoadFailed for a signature that does not fit.
-
-    `features` are the names of the columns with which the model was trained, in their order, if its file has them.
-    """
+def map_inputs(model: MLmodel, native: Sequence[TensorSpec], uri: str) -> InputMapping:
+    """Return the mapping to the inputs `native` of an engine. Raises LoadFailed for a signature that does not fit."""
     fields = model.inputs
     if fields is None or (not model.has_tensors and any(not field.name for field in fields)):
         return InputMapping(tuple(native), lambda inputs: inputs)
@@ -51,7 +48,7 @@ def map_inputs(model: MLmodel, native: Sequence[TensorSpec], features: Sequence[
                 f"python_function serves: {ALLOW}"
             )
     if not model.has_tensors:
-        return _columns(fields, native, features, uri)
+        return _columns(fields, native, uri)
     if len(fields) == len(native) == 1:
         return _single(fields[0], native[0], uri)
     if not fields[0].name:
@@ -59,15 +56,13 @@ def map_inputs(model: MLmodel, native: Sequence[TensorSpec], features: Sequence[
     return _by_name([_spec(field, field.name) for field in fields], native, uri, {})
 
 
-def _columns(
-    fields: Sequence[Field], native: Sequence[TensorSpec], features: Sequence[str] | None, uri: str
-) -> InputMapping:
+def _columns(fields: Sequence[Field], native: Sequence[TensorSpec], uri: str) -> InputMapping:
     specs = [_spec(field, field.name) for field in fields]
     names = [spec.name for spec in specs]
     if len(native) > 1 or native[0].name in names:
         native, aliases = _renamed(native, names, uri)
         return _by_name(specs, native, uri, aliases)
-    target, ordered = native[0], _ordered(names, features, uri)
+    target, ordered = native[0], _ordered(names, native[0].columns, uri)
     shape = target.shape
     if shape is not None and len(shape) == _ROWS and len(names) == 1:
         return InputMapping(tuple(specs), lambda inputs: {target.name: _cast(inputs[names[0]], target)})
@@ -103,7 +98,7 @@ def _renamed(
     return made, aliases
 
 
-def _ordered(names: list[str], features: Sequence[str] | None, uri: str) -> list[str]:
+def _ordered(names: list[str], features: Sequence[str], uri: str) -> list[str]:
     """Return the names in the order in which the model was trained. LightGBM stores names without spaces."""
     if not features:
         return names

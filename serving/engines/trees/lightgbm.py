@@ -67,10 +67,11 @@ def _engine(booster: lightgbm.Booster, text: str, options: EngineOptions) -> Tab
     features = booster.num_feature()
     compute = partial(booster.predict, num_threads=options.threads)
     result = np.asarray(compute(np.zeros((1, features), DATATYPES[FLOATS].dtype)))
+    inputs = [matrix_input(features, lightgbm_model.columns_of(booster.feature_name()))]
     objective = _OBJECTIVE.search(text)
     if objective is None or objective[1] not in _WITH_PROBABILITIES:
         outputs = [TabularOutput(output_spec(OUTPUT, result), compute, identity)]
-        return TabularEngine(PLATFORM, [matrix_input(features)], outputs, features=booster.feature_name())
+        return TabularEngine(PLATFORM, inputs, outputs)
     probabilities = both_classes if result.ndim == 1 else identity
     labels = _labels(text, probabilities(result).shape[1])
     read = identity if labels is None else partial(_label, labels, probabilities)
@@ -78,7 +79,7 @@ def _engine(booster: lightgbm.Booster, text: str, options: EngineOptions) -> Tab
         TabularOutput(output_spec(OUTPUT, read(result)), compute, read),
         TabularOutput(output_spec(PROBABILITIES, probabilities(result)), compute, probabilities),
     ]
-    return TabularEngine(PLATFORM, [matrix_input(features)], outputs, features=booster.feature_name())
+    return TabularEngine(PLATFORM, inputs, outputs)
 
 
 def _labels(text: str, classes: int) -> Tensor | None:

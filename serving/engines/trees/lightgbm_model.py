@@ -13,7 +13,7 @@ memory at these positions without bounds checks, and reads past the end of a tru
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -31,6 +31,12 @@ _CATEGORICAL: Final = 1  # bit of `decision_type`: the threshold is the index of
 _CLASSES: Final = re.compile(rb"\bnum_class:(\S*)")  # in `objective`
 
 Fields = Mapping[bytes, bytes]
+
+
+def columns_of(names: Sequence[str]) -> Sequence[str]:
+    """Return the names of the columns that a model was trained on, none when LightGBM has only numbered them."""
+    numbered = [f"Column_{index}" for index in range(len(names))]
+    return () if list(names) == numbered else names
 
 
 def vet(content: bytes) -> None:

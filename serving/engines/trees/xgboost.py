@@ -84,7 +84,7 @@ def _engine(booster: xgboost.Booster) -> TabularEngine:
     outputs = [output(OUTPUT, partial(_labels, info) if is_classifier else identity)]
     if info.objective in _WITH_PROBABILITIES:
         outputs.append(output(PROBABILITIES, both_classes if result.ndim == 1 else identity))
-    return TabularEngine(PLATFORM, [matrix_input(features)], outputs, features=booster.feature_names)
+    return TabularEngine(PLATFORM, [matrix_input(features, booster.feature_names or ())], outputs)
 
 
 def _booster_info(booster: xgboost.Booster) -> BoosterInfo:

@@ -249,7 +249,12 @@ def _readiness(lifecycle: ModelLifecycle, about: dict[str, Any]) -> Response:
 
 
 def _tensor_metadata(specs: Sequence[TensorSpec]) -> list[dict[str, Any]]:
-    return [{"name": spec.name, "datatype": spec.datatype, "shape": metadata_shape(spec)} for spec in specs]
+    """Return the tensors of the protocol's metadata; names of columns are in `parameters`, which MLServer has too."""
+    return [
+        {"name": spec.name, "datatype": spec.datatype, "shape": metadata_shape(spec)}
+        | ({"parameters": {"columns": spec.columns}} if spec.columns else {})
+        for spec in specs
+    ]
 
 
 def _error_response(status: int, message: str, headers: list[tuple[bytes, bytes]]) -> Response:

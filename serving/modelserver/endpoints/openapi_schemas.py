@@ -118,7 +118,8 @@ def metadata(name: str, revision: str) -> Schema:
         "datatype": {"enum": sorted(DATATYPES)},
         "shape": {"type": "array", "items": {"type": "integer", "minimum": ANY}},
     }
-    tensors = {"type": "array", "items": _object(tensor, *tensor)}
+    columns = _object({"columns": {"type": "array", "items": {"type": "string"}}}, "columns")
+    tensors = {"type": "array", "items": _object({**tensor, "parameters": columns}, *tensor)}
     properties = {
         "name": {"const": name},
         "versions": {"const": [revision]},

@@ -126,6 +126,22 @@ def test_other_models_of_lightgbm(tmp_path: Path) -> None:
     np.testing.assert_array_equal(ask(served(save(booster, tmp_path / "b")), "output-0", X), booster.predict(X))
 
 
+@pytest.mark.parametrize("kind", [xgboost.XGBRegressor, lightgbm.LGBMRegressor])
+def test_trees_record_the_columns_of_a_data_frame(kind: Any, tmp_path: Path) -> None:
+    frame = pd.DataFrame(X, columns=["a", "b", "c c", "d"])
+    model = kind(**TREES).fit(frame.rename(columns={"c c": "c_c"}), Y)
+
+    saved = save(model, tmp_path / "m", example=frame[["d", "c c", "b", "a"]][:1])
+
+    engine = served(saved)
+    assert saved.inputs is not None
+    assert list(engine.signature.inputs[0].columns) == list(saved.inputs[0].columns) == ["a", "b", "c_c", "d"]
+    assert saved.example is not None
+    assert json.loads(saved.example.read_text())["inputs"][0]["data"] == X[0].tolist()
+    with pytest.raises(NotSaved, match="no 'd', an unknown 'D': the columns of the model are a, b, c_c, d"):
+        save(model, tmp_path / "w", example=frame.rename(columns={"d": "D"}))
+
+
 def test_a_model_of_onnx(tmp_path: Path) -> None:
     model = onnx.load_from_string(double())
 

@@ -79,3 +79,13 @@ async def test_each_of_many_callers_gets_its_own_answer(serve: Serve, name: str)
     alone = [await ask(row) for row in range(CALLERS)]
     assert await asyncio.gather(*map(ask, range(CALLERS))) == alone
     assert len({tuple(answer) for answer in alone}) > 1
+
+
+async def test_the_metadata_has_the_columns_of_a_data_frame(serve: Serve) -> None:
+    features, kinds = iris()
+    columns = ["a", "b", "c", "d"]
+    data = xgboost.DMatrix(features, kinds, feature_names=columns)
+    model = xgboost.train({"nthread": 1}, data, 1)
+    running = await serve(bytes(model.save_raw("ubj")), "--format", "xgboost")
+    expected = {"name": "input-0", "datatype": "FP64", "shape": [-1, 4], "parameters": {"columns": columns}}
+    assert (await running.get("/v2/models/m")).json["inputs"] == [expected]
