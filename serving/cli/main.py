@@ -49,6 +49,7 @@ SECTIONS = {
         "events": "Manage event sources and inspect events.",
     },
     "Platform": {
+        "status": "Show the platform and what needs attention on one page.",
         "up": "Start the platform on this machine.",
         "down": "Stop the platform and every process that it started.",
         "doctor": "Find problems on this machine or in a cluster.",

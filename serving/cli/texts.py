@@ -56,6 +56,11 @@ def _where(model: Object, state: RolloutState) -> str:
     return f"step {state.step + 1}{of}: {state.percent} %, {since}"
 
 
+def last_seen(event: Object) -> str:
+    """Return the time of an Event's last occurrence; writers of `events.k8s.io` set only `eventTime`."""
+    return str(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp") or "")
+
+
 def schedule_lines(model: Object, now: datetime) -> list[str]:
     """Return a headline and a line for each schedule of the Model at `now` (aware); nothing without schedules."""
     lines = []

@@ -28,7 +28,9 @@ STATES: Final = frozenset({"ready", "state", "status", "phase", "outcome", "roll
 COLOURS: Final[Mapping[str, str]] = MappingProxyType(
     dict.fromkeys(("True", "ok", "Active", "Applied", "Promoted", "Running", "Sent", "Succeeded", "promoted"), "green")
     | dict.fromkeys(("False", "PROBLEM", "Failed", "RolledBack", "Rejected", "Refused", "failed", "rolled back"), "red")
-    | dict.fromkeys(("Unknown", "skipped", "Pending", "Progressing", "Paused", "Accepted", "Waiting"), "yellow")
+    | dict.fromkeys(
+        ("Unknown", "skipped", "Pending", "Progressing", "Paused", "Accepted", "Waiting", "starting"), "yellow"
+    )
 )
 _TOKEN: Final = re.compile(r"(\s*)(\bcurl\s.*|(?:`[^`]*`|\S)+)")
 """A word with the spaces before it. A command, in backquotes or with curl, is one word."""

@@ -51,6 +51,7 @@ ADVICE = {
     "knodel pool set {} --size 1": "knodel pool set fast --size 1",
     "knodel predict {} -d @FILE": "knodel predict iris -d @request.json",
     "knodel promote {}": "knodel promote iris",
+    "knodel serve {}": "knodel serve model.onnx",
     "knodel uninstall --kube-context {}": "knodel uninstall --kube-context prod",
     "knodel up": "knodel up",
     "knodel up --config FILE": "knodel up --config settings.yaml",

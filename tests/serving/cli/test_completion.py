@@ -47,7 +47,7 @@ needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="there is n
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
-        (("knodel", "de"), ["deploy", "describe", "delete"]),
+        (("knodel", "de"), ["deploy", "describe", "delete", "dev"]),
         (("knodel", "deploy", "--can"), ["--canary"]),
         (("knodel", "list", "-o", "j"), ["json"]),
         (("knodel", "completion", "z"), ["zsh"]),

@@ -83,6 +83,7 @@ async def magika(tls: OverTls) -> OverTls:
         ("wait magika", ["model magika is ready at http://magika.default.localhost:8080"]),
         ("top", ["MODEL", "(POD-HOURS)", "no prices are set"]),
         ("namespace team", ["team"]),
+        ("status", ["Cluster:  knodel, Kubernetes v1.", "Models:   1 ready"]),
         ("restart magika", ["model magika has no replicas"]),
     ],
 )
@@ -213,7 +214,7 @@ def test_every_verb_of_the_cluster_is_seen_here_or_has_tests_of_its_own() -> Non
     seen = {
         "deploy", "list", "get", "describe", "delete", "history", "logs", "wait", "predict", "traffic", "promote",
         "rollback", "pause", "resume", "abort", "explain", "render", "diff", "namespace", "config", "doctor", "pool",
-        "secret", "top", "restart",
+        "secret", "top", "restart", "status",
     }  # fmt: skip
 
-    assert set(VERBS) - seen == {"up", "down", "serve", "completion", "install", "uninstall", "events"}
+    assert set(VERBS) - seen == {"up", "down", "dev", "serve", "completion", "install", "uninstall", "events"}

@@ -43,6 +43,7 @@ VERBS = (
     ("events", "trace", EVENT),
     ("events", "sources"),
     ("doctor",),
+    ("status",),
     ("config", "--describe"),
     ("namespace", "default", "--label", "team.example.com/cost-center=recommendations-and-search-of-europe"),
 )

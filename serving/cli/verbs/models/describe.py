@@ -21,7 +21,7 @@ from serving.cli.addresses import address_lines, aligned
 from serving.cli.base.output import Output
 from serving.cli.context import Session, verb
 from serving.cli.names import model_name
-from serving.cli.texts import rollout_lines, schedule_lines
+from serving.cli.texts import last_seen, rollout_lines, schedule_lines
 from serving.control_api.table import age_of
 from serving.types.annotations import LABEL_MODEL
 
@@ -39,12 +39,7 @@ def command(session: Session, name: str) -> None:
         return
     revisions = client.list(REVISION, session.namespace, f"{LABEL_MODEL}={name}")["items"]
     events = client.list(EVENT, session.namespace, fields=f"involvedObject.uid={uid_of(model)}")["items"]
-    _show(session, model, revisions, sorted(events, key=_last)[-EVENTS:])
-
-
-def _last(event: Object) -> str:
-    """Return the time of the last occurrence; writers of `events.k8s.io` set only `eventTime`."""
-    return str(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp") or "")
+    _show(session, model, revisions, sorted(events, key=last_seen)[-EVENTS:])
 
 
 def _show(session: Session, model: Object, revisions: list[Object], events: list[Object]) -> None:
@@ -84,7 +79,7 @@ def _show(session: Session, model: Object, revisions: list[Object], events: list
 
 
 def _age(event: Object, now: datetime) -> str:
-    stamp = _last(event) or timestamp(now)
+    stamp = last_seen(event) or timestamp(now)
     return age_of({"metadata": {"creationTimestamp": timestamp(parse_timestamp(stamp))}}, now)
 
 
