@@ -36,6 +36,7 @@ SECTIONS = {
         "explain": "Explain the number of replicas and the traffic of a model.",
         "render": "Print the objects that Knodel would apply.",
         "diff": "Show what deploying a file would change.",
+        "import": "Convert KServe's InferenceServices and Knative Services to Models.",
     },
     "Traffic and rollouts": {
         "traffic": "Split traffic between versions.",
@@ -72,6 +73,8 @@ PLACES = {
     "Platform": "verbs.platform.{verb}",
 }
 """The modules of `serving.cli` with the verbs of each section."""
+MODULES = {"import": "import_models"}
+"""The modules of verbs whose names are keywords of Python."""
 VERBS = {name: line for section in SECTIONS.values() for name, line in section.items()}
 """Every verb with its help line. The module of a verb is imported only when the verb is used."""
 
@@ -81,7 +84,7 @@ ALIASES = {"ls": "list"}
 def load_command(verb: str) -> click.Command:
     """Import and return the command of a verb: `command` of its module, or `VERB_command` of a module with several."""
     place = next(PLACES[section] for section, verbs in SECTIONS.items() if verb in verbs)
-    module = importlib.import_module(f"serving.cli.{place.format(verb=verb)}")
+    module = importlib.import_module(f"serving.cli.{place.format(verb=MODULES.get(verb, verb))}")
     command: click.Command = getattr(module, f"{verb}_command", None) or module.command
     return command
 

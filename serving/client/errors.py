@@ -14,6 +14,7 @@ from __future__ import annotations
 from clusters.base.errors import Invalid, KnodelError, NotFound
 
 FAILED, USAGE, NOT_FOUND, TIMED_OUT = 1, 2, 3, 4
+INCOMPLETE = 5  # `knodel import` left something out
 INTERRUPTED = 130  # by Ctrl-C, as a shell reports it
 
 

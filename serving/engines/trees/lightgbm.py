@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from serving.storage.base.artifact import Artifact
 
 PLATFORM: Final = "lightgbm_booster"
-SUFFIXES: Final = (".lgb", "model.txt")
+SUFFIXES: Final = (".lgb", "model.txt", ".bst")  # the last as KServe's server loads it
 _OBJECTIVE: Final = re.compile(r"^objective=(\w+)", re.MULTILINE)
 _WRAPPER: Final = re.compile(r"^scikit_learn:(.*)$", re.MULTILINE)
 _WITH_PROBABILITIES: Final = frozenset({"binary", "multiclass", "multiclassova"})
@@ -52,7 +52,7 @@ lightgbm.register_logger(logging.getLogger(__name__))  # its default writes to s
 
 
 def load(artifact: Artifact, options: EngineOptions) -> TabularEngine:
-    """Load the artifact's only `*.lgb` file or `model.txt`. Raises LoadFailed, StorageError."""
+    """Load the artifact's only `*.lgb` or `*.bst` file, or `model.txt`. Raises LoadFailed, StorageError."""
     name = only_file(artifact, SUFFIXES)
     try:
         content = artifact.read(name)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from serving.storage.base.artifact import Artifact
 
 PLATFORM: Final = "xgboost_booster"
-SUFFIXES: Final = (".ubj", ".xgb", "model.json")
+SUFFIXES: Final = (".ubj", ".xgb", "model.json", ".bst")  # KServe's servers of both tree libraries load `model.bst`
 _WRAPPER: Final = "scikit_learn"  # the attribute in which the wrappers save their type
 _BEST: Final = "best_iteration"
 _WITH_PROBABILITIES: Final = frozenset({"binary:logistic", "multi:softprob"})
@@ -57,7 +57,7 @@ class BoosterInfo:
 
 
 def load(artifact: Artifact, options: EngineOptions) -> TabularEngine:
-    """Load the artifact's only `*.ubj` or `*.xgb` file or `model.json`. Raises LoadFailed, StorageError."""
+    """Load the artifact's only `*.ubj`, `*.xgb` or `*.bst` file, or `model.json`. Raises LoadFailed, StorageError."""
     name = only_file(artifact, SUFFIXES)
     try:
         content = artifact.read(name)

@@ -98,6 +98,13 @@ def command(
     if name and not source and not named["uri"] and _is_location(name):
         name, named["uri"] = name_for(name), name
     objects = _from_file(session, name, source, named) if source else [_from_flags(session, name, named)]
+    deploy_objects(session, objects, seconds, wait=wait, dry_run=dry_run)
+
+
+def deploy_objects(
+    session: Session, objects: list[Object], seconds: float, *, wait: bool, dry_run: bool = False
+) -> None:
+    """Store the objects, wait for them if `wait`, and print them. Raises ClientError."""
     client = session.client(seconds)
     if session.kube is not None and named["uri"] and is_local_path(named["uri"]):
         objects = [_upload(session, client, objects[0], dry_run)]

@@ -1,0 +1,1 @@
+"""Convert objects of other model platforms to Models: KServe's InferenceServices, and Knative Services."""
