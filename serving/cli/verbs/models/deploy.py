@@ -98,16 +98,16 @@ def command(
     if name and not source and not named["uri"] and _is_location(name):
         name, named["uri"] = name_for(name), name
     objects = _from_file(session, name, source, named) if source else [_from_flags(session, name, named)]
-    deploy_objects(session, objects, seconds, wait=wait, dry_run=dry_run)
-
-
-def deploy_objects(
-    session: Session, objects: list[Object], seconds: float, *, wait: bool, dry_run: bool = False
-) -> None:
-    """Store the objects, wait for them if `wait`, and print them. Raises ClientError."""
     client = session.client(seconds)
     if session.kube is not None and named["uri"] and is_local_path(named["uri"]):
         objects = [_upload(session, client, objects[0], dry_run)]
+    deploy_objects(session, client, objects, seconds, wait=wait, dry_run=dry_run)
+
+
+def deploy_objects(
+    session: Session, client: Client, objects: list[Object], seconds: float, *, wait: bool, dry_run: bool = False
+) -> None:
+    """Store the objects, wait for them if `wait`, and print them. Raises ClientError."""
     if session.kube is None:
         objects = [keep_files(session.state, obj, dry_run=dry_run) if _is_model(obj) else obj for obj in objects]
     before = {key_of(obj): present_object(client, _kind(obj), obj) for obj in objects if _is_model(obj)}

@@ -58,7 +58,7 @@ def import_command(session: Session, source: str, apply: bool, wait: bool, timeo
     if apply and models:
         from serving.cli.verbs.models.deploy import deploy_objects  # heavy; printing does not need it
 
-        deploy_objects(session, models, seconds, wait=wait)
+        deploy_objects(session, session.client(seconds), models, seconds, wait=wait)
     elif models:
         output = session.output if session.output.structured else Output("yaml")
         output.value(models[0] if len(models) == 1 else {"apiVersion": "v1", "kind": "List", "items": models})
