@@ -149,6 +149,8 @@ class Credentials:
             status = found["status"]
             expiry = status.get("expirationTimestamp")
             expires = datetime.fromisoformat(expiry) if expiry else None
+            if expires is not None and expires.tzinfo is None:
+                raise ValueError(f"{expiry} has no time zone")
             token, certificate, key = (
                 str(status.get(name) or "") for name in ("token", "clientCertificateData", "clientKeyData")
             )

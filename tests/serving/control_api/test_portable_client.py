@@ -1,0 +1,102 @@
+"""The base installation on another system than Linux: each verb that acts on a cluster works over TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from clusters.base.objects import MODEL, NAMESPACE
+from clusters.embedded.cluster import EmbeddedCluster
+from tests.serving.control_api.conftest import Served
+from tests.support.portable import ROOT
+
+MODEL_YAML = {
+    "apiVersion": "knodel.dev/v1alpha1",
+    "kind": "Model",
+    "metadata": {"name": "second"},
+    "spec": {"storageUri": "https://models.test/second.onnx", "modelFormat": "onnx"},
+}
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result of one command."""
+
+    code: int
+    out: str
+    err: str
+
+
+async def run(kubeconfig: Path, home: Path, *commands: list[str]) -> list[Result]:
+    """Run the commands in a process as on another system."""
+    environment = {"HOME": str(home), "PATH": os.environ["PATH"], "KUBECONFIG": str(kubeconfig)}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.support.portable", cwd=ROOT, env=environment,
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    out, err = await process.communicate(json.dumps(commands).encode())
+    assert process.returncode == 0, err.decode()
+    made: dict[str, Any] = json.loads(out)
+    assert {"msgspec", "numpy", "aiohttp", "fcntl"}.isdisjoint(made["modules"])
+    return [Result(**one) for one in made["results"]]
+
+
+async def test_the_verbs_of_a_cluster_work_without_compiled_packages_and_unix(
+    cluster: EmbeddedCluster, served: Served, tmp_path: Path
+) -> None:
+    await cluster.create(
+        NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}}, manager="test"
+    )
+    file = tmp_path / "second.yaml"
+    file.write_text(yaml.safe_dump(MODEL_YAML))
+    context = yaml.safe_load(served.kubeconfig.read_text())["current-context"]
+
+    def at(verb: str) -> list[str]:
+        return [*verb.split(), "--kube-context", context]
+
+    good = [
+        at("deploy first --uri https://models.test/first.onnx --format onnx --no-wait"),
+        at(f"deploy -f {file} --no-wait"),
+        at("list -o json"),
+        at("list"),
+        at("get first -o yaml"),
+        at("describe first"),
+        at("history first"),
+        at("explain first"),
+        at("deploy first --max 3 --no-wait"),
+        at("deploy first --canary 10 --no-wait"),
+        ["render", "-f", str(file)],
+        at("pool set small --format onnx --size 1"),
+        at("pool list"),
+        at("namespace other"),
+        at("delete second"),
+        ["--help"],
+        ["completion", "bash"],
+        ["config", "--describe"],
+    ]
+    for command, done in zip(good, await run(served.kubeconfig, tmp_path, *good), strict=True):
+        assert (done.code, "needs" in done.err) == (0, False), (command, done)
+
+    spec = (await cluster.get(MODEL, "first", "default"))["spec"]
+    assert spec["storageUri"] == "https://models.test/first.onnx"
+
+
+async def test_what_another_system_does_not_have_is_explained(served: Served, tmp_path: Path) -> None:
+    context = ["--kube-context", yaml.safe_load(served.kubeconfig.read_text())["current-context"]]
+    here, up, events, install = await run(
+        served.kubeconfig, tmp_path,
+        ["list"], ["up"], ["events", "list", *context], ["install", *context],
+    )  # fmt: skip
+
+    assert "a platform of this machine needs Linux, and this is macOS: use --kube-context NAME" in here.err
+    assert "`knodel up` works on Linux, and this is macOS" in up.err
+    for done in (events, install):
+        assert "is not installed: `" in done.err and "knodel[kubernetes]" in done.err
+    assert all(done.code == 1 and len(done.err.splitlines()) == 1 for done in (here, up, events, install))
