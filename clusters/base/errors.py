@@ -47,6 +47,8 @@ class ClusterError(KnodelError):
 
     code = 500
     reason = "InternalError"
+    status: int | None = None
+    """The HTTP status of the response, None without one."""
 
 
 class NotFound(ClusterError):

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from clusters.base.objects import Object, name_of, namespace_of
 from clusters.net.authority import url_host
 from serving.cli.context import Session
-from serving.cli.ingress import CLUSTER_LOCAL
+from serving.client.inference.ingress import CLUSTER_LOCAL
 
 JSON_HEADER = "Content-Type: application/json"
 

@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import click
 from click.core import ParameterSource
 
+from clusters.base.durations import parse_duration
 from clusters.base.errors import KnodelError
 from clusters.base.names import dns_label_fault
 from clusters.base.objects import NAMESPACE
-from serving.cli.base.output import FORMATS, Output
+from serving.cli.base.output import FORMATS, Output, ProgressLine
+from serving.client.blocking import BlockingDriver, HttpTransport
 from serving.client.client import MIN_TIMEOUT, TIMEOUT, Client
 from serving.client.errors import UsageError
+from serving.client.platform_ref import CONTEXT_VARIABLE, DEFAULT_NAMESPACE, PlatformRef
 from serving.client.state import LocalPlatform, state_folder, version_skew
 
 if TYPE_CHECKING:
@@ -28,10 +31,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-CONTEXT_VARIABLE = "KNODEL_KUBE_CONTEXT"
 NO_FOLDER = Path("/nonexistent")
 """Placeholder state folder of verbs that need none, so that they work without a home folder."""
-DEFAULT_NAMESPACE = "default"
 Place = Literal["machine", "cluster", "either", "nowhere"]
 """Where a verb acts: on the platform of this machine, on a Kubernetes cluster, on either of them, or on neither."""
 Example = tuple[str, str]
@@ -49,17 +50,26 @@ class Session:
     namespace_given: bool = False
     """Whether the caller named the namespace; objects in a file must then be in it."""
 
+    @property
+    def ref(self) -> PlatformRef:
+        """The platform or cluster."""
+        return PlatformRef(self.state, self.kube)
+
     def platform(self) -> LocalPlatform:
         """Return the running platform. Raises ClientError when none runs."""
-        return LocalPlatform.find(self.state)
+        return self.ref.platform()
+
+    @property
+    def driver(self) -> BlockingDriver:
+        """The driver of operations; it shows progress and warnings on stderr."""
+        return BlockingDriver(HttpTransport(), ProgressLine, self.output.warn)
 
     def client(self, timeout: float = TIMEOUT) -> Client:
         """Return a client of the cluster or the platform, for a command that may take `timeout` seconds in all.
 
         Raises ClientError when no platform runs, or when the context has no usable credentials.
         """
-        server = self.kube.connect() if self.kube else self.platform()
-        return Client(server, min(TIMEOUT, max(MIN_TIMEOUT, timeout)))
+        return Client(self.ref.server(), min(TIMEOUT, max(MIN_TIMEOUT, timeout)), self.driver)
 
 
 def verb(
@@ -161,6 +171,14 @@ def managed_fields_option(function: F) -> F:
 def timeout_option(default: str, help: str = "Maximum time to wait.") -> Callable[[F], F]:
     """Add the option `--timeout DURATION`."""
     return click.option("--timeout", metavar="DURATION", default=default, show_default=True, help=help)
+
+
+def parse_timeout(text: str) -> float:
+    """Return the seconds of a duration such as `300s` or `5m`. Raises UsageError."""
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise UsageError(f"--timeout {text!r}: {error}") from error
 
 
 @contextmanager

@@ -10,9 +10,10 @@ import click
 
 from clusters.base.errors import KnodelError
 from clusters.base.objects import EVENT_SOURCE, MODEL, REVISION, SECRET, WARM_POOL, Kind, Object, name_of
-from serving.cli.context import DEFAULT_NAMESPACE, find_context, group_context
+from serving.cli.context import find_context, group_context
 from serving.client.client import Client
 from serving.client.errors import UsageError
+from serving.client.platform_ref import DEFAULT_NAMESPACE
 from serving.client.state import LocalPlatform, state_folder
 from serving.types.annotations import LABEL_MODEL
 

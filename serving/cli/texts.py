@@ -10,7 +10,7 @@ from autoscaler.schedules import DEFAULT_ZONE, InvalidSchedules, Opening, Schedu
 from autoscaler.warmpool.spec import AUTO
 from clusters.base.durations import parse_duration
 from clusters.base.objects import Object, name_of, namespace_of
-from serving.cli.context import DEFAULT_NAMESPACE
+from serving.client.platform_ref import DEFAULT_NAMESPACE
 from serving.control_api.table import format_of_pool
 from serving.reconciler.rollout.judging.verdict import Verdict
 from serving.reconciler.rollout.state import RolloutState, join_reasons, rollout_of

@@ -6,8 +6,8 @@ import http.client
 import socket
 import ssl
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +15,7 @@ from pathlib import Path
 from clusters.base.sizes import format_size
 from clusters.net import unix_sockets
 from clusters.net.retry_after import parse_retry_after
-from serving.client.errors import ClientError, Unreachable
+from serving.client.errors import ClientError, NotConnected, Unreachable
 
 MAX_BODY_BYTES = 64 * 1024 * 1024  # an endless body must not fill the memory
 MAX_LINE_BYTES = 4 * 1024 * 1024  # one line of a stream; an object has at most 3 MiB
@@ -29,7 +29,7 @@ class Proxy:
 
     host: str
     port: int
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +63,24 @@ class ServerAddress:
 class ApiResponse:
     """A response whose head has arrived."""
 
-    def __init__(self, response: http.client.HTTPResponse, where: str, late: threading.Event) -> None:
+    def __init__(
+        self, response: http.client.HTTPResponse, where: str, late: threading.Event, connection: _Connection
+    ) -> None:
         self.status = response.status
         self.phrase = response.reason
         self.headers = response.headers
         self._response = response
         self._where = where
         self._late = late
+        self._connection = connection
+
+    def cut(self) -> None:
+        """Shut the connection down, so that a read in another thread ends."""
+        _cut(self._connection, self._late)
+
+    def names(self) -> dict[str, str]:
+        """Return the headers by their names in lower case; the last one of several with a name."""
+        return {name.lower(): value for name, value in self.headers.items()}
 
     def retry_after(self, least: float = 0.0) -> float | None:
         """Return the seconds of the Retry-After header, at least `least`; None for an absent or invalid one."""
@@ -109,22 +120,68 @@ def exchange(
     (None: no limit). Raises Unreachable when the server does not respond in time, or closes the connection early.
     """
     connection = _Connection(endpoint, timeout)
-    late = threading.Event()
+    late, connected = threading.Event(), False
+    raw: http.client.HTTPResponse | None = None
     try:
         with _cut_after(timeout, connection, late) as timer:
             connection.connect()
             _check_in_time(late)
+            connected = True
             connection.request(method, endpoint.prefix + target, body, headers)
-            response = ApiResponse(connection.getresponse(), endpoint.where, late)
+            raw = connection.getresponse()
+            response = ApiResponse(raw, endpoint.where, late, connection)
             _check_in_time(late)
             if stream:
                 timer.cancel()
                 connection.wire.settimeout(silence)
             yield response
     except (OSError, http.client.HTTPException) as error:
-        raise _unreachable(endpoint, error, timeout if late.is_set() else None) from error
+        found = Unreachable if connected else NotConnected
+        raise found(unreachable_text(endpoint, error, timeout if late.is_set() else None)) from error
     finally:
+        if raw is not None:
+            raw.close()
         connection.close()
+
+
+class LineReader:
+    """The stream of a response, from `open_lines`. Another thread may close it while a line is read."""
+
+    def __init__(self, context: AbstractContextManager[ApiResponse]) -> None:
+        self._context = context
+        self.response = context.__enter__()
+        self._lines = self.response.lines()
+
+    def read(self) -> bytes:
+        """Return the next line; empty at the end. Raises Unreachable, ClientError when a line is too long."""
+        return self._translated(lambda: next(self._lines, b""))
+
+    def rest(self) -> bytes:
+        """Return the rest of the body. Raises as `read`."""
+        return self._translated(self.response.body)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.response.cut()
+        with suppress(ClientError, ValueError):  # another thread may be reading
+            self._context.__exit__(None, None, None)
+
+    def _translated(self, read: Callable[[], bytes]) -> bytes:
+        try:
+            return read()
+        except Exception as error:
+            self._context.__exit__(type(error), error, error.__traceback__)
+            raise
+
+
+def open_lines(
+    endpoint: ServerAddress, method: str, target: str, *, headers: Mapping[str, str], timeout: float,
+    silence: float | None,
+) -> LineReader:  # fmt: skip
+    """Send a request and return its response as a stream of lines. Raises as `exchange`, which has the arguments."""
+    return LineReader(
+        exchange(endpoint, method, target, headers=headers, timeout=timeout, stream=True, silence=silence)
+    )
 
 
 class _Connection(http.client.HTTPConnection):
@@ -167,14 +224,15 @@ class _Connection(http.client.HTTPConnection):
             self.sock.do_handshake()
 
 
-def _unreachable(endpoint: ServerAddress, error: Exception, late: float | None) -> Unreachable:
+def unreachable_text(endpoint: ServerAddress, error: BaseException, late: float | None) -> str:
+    """Return the message for a server that does not respond; `late` is the timeout in seconds if it has expired."""
     if late is not None:
         reason = f"timeout after {late:g} s"
     elif isinstance(error, ssl.SSLCertVerificationError):
-        return Unreachable(f"{endpoint.where} is not trusted ({error.verify_message}): {endpoint.tls_remedy}")
+        return f"{endpoint.where} is not trusted ({error.verify_message}): {endpoint.tls_remedy}"
     else:
         reason = str(error) or error.__class__.__name__
-    return Unreachable(f"{endpoint.where} does not respond ({reason}): {endpoint.remedy}")
+    return f"{endpoint.where} does not respond ({reason}): {endpoint.remedy}"
 
 
 @contextmanager

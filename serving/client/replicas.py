@@ -9,7 +9,8 @@ from __future__ import annotations
 from autoscaler.warmpool.claims.pods import is_active
 from clusters.base.errors import KnodelError
 from clusters.base.objects import POD, Object, condition_of, name_of
-from serving.client.client import Client
+from serving.client.api import ApiCalls
+from serving.client.effects import Call
 from serving.types.annotations import LABEL_MODEL
 
 SIDECAR = "queue-proxy"  # Knative's container beside the model's
@@ -31,13 +32,13 @@ def status_of(pod: Object) -> Object:
     return next((one for one in states if one.get("name") == name), {})
 
 
-def replica_problems(client: Client, name: str, namespace: str) -> list[str]:
+def replica_problems(api: ApiCalls, name: str, namespace: str) -> Call[list[str]]:
     """Return a sentence for each replica that fails to run, newest first.
 
     Callers add them to another message, so the list is empty if Pods cannot be read.
     """
     try:
-        pods = client.list(POD, namespace, f"{LABEL_MODEL}={name}")["items"]
+        pods = (yield from api.list(POD, namespace, f"{LABEL_MODEL}={name}"))["items"]
     except KnodelError:
         return []
     newest = sorted(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")), reverse=True)

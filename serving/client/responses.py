@@ -20,11 +20,11 @@ from clusters.base.errors import (
     error_class,
 )
 from clusters.base.objects import Object
+from serving.client.effects import OK_BELOW, HttpAnswer
 from serving.client.errors import ClientError, UsageError
-from serving.client.http import FOREIGN, ApiResponse
+from serving.client.http import FOREIGN
 from serving.client.server import Server
 
-OK_BELOW = 300  # status codes; an API server sends no redirects
 BAD_REQUESTS = (400, 405, 413, 415)
 UNAUTHORIZED, NOT_FOUND = 401, 404
 ADMISSION = re.compile(r"denied (the )?request")
@@ -57,11 +57,11 @@ def is_list(value: object) -> bool:
     return isinstance(items, list) and all(map(is_object, items))
 
 
-def raise_failure(response: ApiResponse, server: Server, path: str) -> None:
+def raise_failure(response: HttpAnswer, server: Server, path: str) -> None:
     """Raise the error of a response with a status of 300 or more."""
     if response.status < OK_BELOW:
         return
-    content = response.body()
+    content = response.content
     text = content[:1000].decode("utf-8", "replace")
     if response.status == NOT_FOUND and any(words in text for words in NO_SUCH_PATH):
         raise ClientError(server.missing_message(resource_of(path)))
@@ -72,7 +72,10 @@ def raise_failure(response: ApiResponse, server: Server, path: str) -> None:
     if status.get("kind") != "Status" or not isinstance(status.get("message"), str):
         what = f"{server.endpoint.what} responded with HTTP {response.status} {response.phrase}"
         raise ClientError(f"{what} without a Kubernetes Status: {FOREIGN}")
-    raise error_of({**status, "code": response.status}, server)
+    error = error_of({**status, "code": response.status}, server)
+    if isinstance(error, ClusterError | ClientError):
+        error.status = response.status
+    raise error
 
 
 def error_of(status: Object, server: Server) -> KnodelError:

@@ -11,6 +11,7 @@ from clusters.base.errors import KnodelError
 from clusters.base.objects import POD, Kind, Object, name_of, namespace_of
 from clusters.net.endpoints import MANAGEMENT_PORT
 from clusters.runtime.manager.options import SYSTEM_NAMESPACE
+from serving.client.api import log_path
 from serving.client.client import Client
 from serving.client.replicas import SIDECAR
 from tests.security.traces import Trace
@@ -46,7 +47,7 @@ def pods_of(client: Client, namespaces: Iterable[str]) -> list[Object]:
 def logs(client: Client, pods: Iterable[Object]) -> Iterator[Trace]:
     """The logs of every container, those before its restart too; `log POD CONTAINER[ before]`."""
     for pod in pods:
-        spec, path = pod["spec"], client.log_path(namespace_of(pod), name_of(pod))
+        spec, path = pod["spec"], log_path(namespace_of(pod), name_of(pod))
         for container in (*spec.get("initContainers", ()), *spec["containers"]):
             for previous, said in (("false", ""), ("true", " before")):
                 query = {"container": container["name"], "previous": previous}

@@ -26,9 +26,10 @@ from serving.cli.dev.files import Settling, TooManyFiles, pause_after, scan
 from serving.cli.dev.messages import Failure, Load, Loaded
 from serving.cli.dev.proxy import DevProxy, Upstream
 from serving.cli.dev.server_process import HOST, ServerProcess
-from serving.cli.example import example_request, read_json
-from serving.cli.ingress import IngressTarget
+from serving.client.blocking import BlockingDriver, HttpTransport
 from serving.client.http import ServerAddress, exchange
+from serving.client.inference.example import example_request, read_json
+from serving.client.inference.ingress import IngressTarget
 from serving.engines.base.registry import FORMATS
 
 KEEP_ALIVE: Final = 75  # s of an idle connection of a client
@@ -311,8 +312,9 @@ class _Example:
 
 def _example_of(target: IngressTarget, name: str) -> _Example:
     """Return the example of a model that serves. Raises ClientError."""
-    metadata = read_json(target, name, f"/v2/models/{name}", TIMEOUT)
-    return _Example(metadata, example_request(target, name, TIMEOUT))
+    driver = BlockingDriver(HttpTransport())
+    metadata = driver.run(read_json(target, name, f"/v2/models/{name}", TIMEOUT))
+    return _Example(metadata, driver.run(example_request(target, name, TIMEOUT)))
 
 
 def _answer_of(address: ServerAddress, name: str, request: str) -> str:

@@ -21,10 +21,10 @@ from serving.cli.doctor import findings as doctor
 from serving.cli.doctor.examine_models import examine_here
 from serving.cli.doctor.findings import Finding, ProbeResponse
 from serving.cli.doctor.ports import is_taken, listen_addresses, listeners, suggest_ports
-from serving.cli.local_files import kept_limit
 from serving.client.client import Client
 from serving.client.errors import ClientError
 from serving.client.http import exchange
+from serving.client.models.local_files import kept_limit
 from serving.client.state import LocalPlatform, port_flags
 from serving.engines.base.registry import FORMATS
 from serving.storage import kept

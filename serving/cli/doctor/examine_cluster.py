@@ -12,10 +12,10 @@ from serving.cli.doctor import cluster as doctor
 from serving.cli.doctor.cluster import Permission, Unreadable
 from serving.cli.doctor.examine_models import examine_there
 from serving.cli.doctor.findings import Finding, ProbeResponse
-from serving.cli.settings import CONFIG_NAME, SYSTEM_NAMESPACE, installed_settings
 from serving.client.client import Client
 from serving.client.errors import ClientError
 from serving.client.http import ServerAddress, exchange
+from serving.client.installed import CONFIG_NAME, SYSTEM_NAMESPACE, installed_settings
 from serving.makers.knative_flags import FLAGS
 from serving.makers.knative_flags import NAMESPACE as KNATIVE_NAMESPACE
 from serving.types.settings.settings import GatewaySettings
@@ -143,7 +143,7 @@ def _unreadable(error: KnodelError) -> Unreadable:
 
 def _settings_and_ingress(client: Client, context: str) -> Iterator[Finding]:
     try:
-        gateway: GatewaySettings = installed_settings(client, context).gateway
+        gateway: GatewaySettings = client.call(installed_settings, context).gateway
     except KnodelError as error:
         what, remedy = _halves(error)
         yield doctor.check_settings(Unreadable(what, isinstance(error, Forbidden)), remedy)

@@ -17,7 +17,6 @@ from clusters.base.objects import EVENT_SOURCE, SECRET, Kind, Object, name_of, u
 from eventing.auth.hmac_keys import CURRENT, PREVIOUS, keys_of
 from eventing.auth.signing import KEY_BYTES, make_secret
 from eventing.mapping.presets import MLFLOW
-from serving.cli.change import change_object, store_object
 from serving.cli.context import Session, verb
 from serving.cli.events.list import list_of
 from serving.cli.events.mapping import mapping_of, mapping_options, replacement_patch
@@ -25,6 +24,7 @@ from serving.cli.names import sources
 from serving.cli.webhook import RBAC, is_kubernetes
 from serving.client.client import Client
 from serving.client.errors import DoesNotExist, UsageError
+from serving.client.models.changes import change_object, store_object
 
 KEY_SUFFIX: Final = "-key"
 """Suffix of a Secret's name, after the name of its EventSource."""
@@ -74,8 +74,8 @@ def allow_command(
     else:
         stored = present
         if fields:
-            stored = change_object(
-                client, EVENT_SOURCE, name_of(present), session.namespace, lambda _: {"spec": fields}
+            stored = client.call(
+                change_object, EVENT_SOURCE, name_of(present), session.namespace, lambda _: {"spec": fields}
             )
     key = _ensure_key(client, stored, session.namespace, rotate)
     if is_kubernetes(session, client):
@@ -162,7 +162,7 @@ def _make(client: Client, namespace: str, name: str, source: str, fields: dict[s
     auth = {"hmac": {"secretRef": {"name": name + KEY_SUFFIX}}}
     metadata = {"name": name, "namespace": namespace}
     made = {"apiVersion": EVENT_SOURCE.api_version, "kind": EVENT_SOURCE.kind, "metadata": metadata}
-    return store_object(client, EVENT_SOURCE, {**made, "spec": {"source": source, "auth": auth, **fields}})
+    return client.call(store_object, EVENT_SOURCE, {**made, "spec": {"source": source, "auth": auth, **fields}})
 
 
 def _ensure_key(client: Client, event_source: Object, namespace: str, rotate: bool) -> str:
@@ -190,7 +190,7 @@ def _ensure_key(client: Client, event_source: Object, namespace: str, rotate: bo
 
 def _let_webhook_read(client: Client, event_source: Object, namespace: str) -> None:
     """Create a Role that allows the webhook and the controller to read this Secret, and no other."""
-    from serving.cli.settings import SYSTEM_NAMESPACE
+    from serving.client.installed import SYSTEM_NAMESPACE
     from serving.install.kinds import SERVICE_ACCOUNT, kind_of  # heavy; only clusters need these
 
     if "oidc" in (event_source["spec"].get("auth") or {}):

@@ -3,34 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Concatenate, ParamSpec
 
 import click
 
-from clusters.base.objects import MODEL, REVISION, Object, generation_of
-from serving.cli.change import change_model
-from serving.cli.context import Session, timeout_option, verb
+from clusters.base.objects import Object
+from serving.cli.context import Session, parse_timeout, timeout_option, verb
 from serving.cli.names import model_name
 from serving.cli.names import revisions as complete_revisions
 from serving.cli.names import shares as complete_shares
 from serving.cli.texts import rollout_lines
-from serving.cli.wait import (
-    is_routed,
-    parse_timeout,
-    report_stored_change,
-    wait_until,
-    wait_until_ready,
-    wait_until_routed,
-)
-from serving.client.errors import ClientError, UsageError
-from serving.reconciler.rollout import commands
-from serving.reconciler.rollout.state import Phase, RolloutState, join_reasons, rollout_of
-from serving.types.annotations import LABEL_MODEL
-from serving.types.rollout import ALL
+from serving.client.api import ApiCalls
+from serving.client.effects import Call
+from serving.client.errors import UsageError
+from serving.client.models import rollouts
 
-PROMOTED: Phase = "Promoted"
-"""The phase that a rolled-back rollout can still reach."""
-COLLECTED = "the revision of that version was deleted: a new one is created from its record and starts a rollout"
+P = ParamSpec("P")
 
 
 @verb(
@@ -51,7 +39,7 @@ def traffic_command(session: Session, name: str, shares: tuple[str, ...], timeou
         if not revision or not percent.isascii() or not percent.isdigit() or len(percent) > 3:
             raise UsageError(f"{text!r} is not REVISION=PERCENT: write for example latest=10, with 0 to 100 percent")
         targets.append((revision, int(percent)))
-    change_split(session, name, timeout, lambda model, revisions: commands.traffic(model, targets, revisions))
+    _show_split(session, _changed(session, name, timeout, rollouts.set_traffic, targets))
 
 
 @verb("promote", examples=[("Send all traffic to the newest ready version", "knodel promote iris")])
@@ -59,11 +47,7 @@ def traffic_command(session: Session, name: str, shares: tuple[str, ...], timeou
 @timeout_option("60s", "Maximum time to wait until the change is applied.")
 def promote_command(session: Session, name: str, timeout: str) -> None:
     """Send all traffic of the model NAME to its latest ready version; ends a pin, a canary or a rollout."""
-    model = session.client(parse_timeout(timeout)).get(MODEL, name, session.namespace)
-    if commands.promoted_by(model):
-        change_rollout(session, name, timeout, commands.promote, "Promoted")
-    else:
-        change_split(session, name, timeout, lambda model, _revisions: commands.promote(model))
+    _show(session, _changed(session, name, timeout, rollouts.promote))
 
 
 @verb("pause", examples=[("Keep the rollout at its step", "knodel pause iris")])
@@ -71,7 +55,7 @@ def promote_command(session: Session, name: str, timeout: str) -> None:
 @timeout_option("60s", "Maximum time to wait until the change is applied.")
 def pause_command(session: Session, name: str, timeout: str) -> None:
     """Pause the rollout of the model NAME at its step. A failing version is still rolled back."""
-    change_rollout(session, name, timeout, commands.pause, "Paused")
+    _show(session, _changed(session, name, timeout, rollouts.pause))
 
 
 @verb("resume", examples=[("Continue the rollout", "knodel resume iris")])
@@ -79,7 +63,7 @@ def pause_command(session: Session, name: str, timeout: str) -> None:
 @timeout_option("60s")
 def resume_command(session: Session, name: str, timeout: str) -> None:
     """Resume the paused rollout of the model NAME with the rest of its step."""
-    change_rollout(session, name, timeout, commands.resume, "Progressing")
+    _show(session, _changed(session, name, timeout, rollouts.resume))
 
 
 @verb("abort", examples=[("Go back to the stable version", "knodel abort iris")])
@@ -87,7 +71,7 @@ def resume_command(session: Session, name: str, timeout: str) -> None:
 @timeout_option("60s", "Maximum time to wait until the change is applied.")
 def abort_command(session: Session, name: str, timeout: str) -> None:
     """Abort the rollout of the model NAME and send all traffic to the stable version."""
-    change_rollout(session, name, timeout, commands.abort, "RolledBack")
+    _show(session, _changed(session, name, timeout, rollouts.abort))
 
 
 @verb(
@@ -108,61 +92,32 @@ def abort_command(session: Session, name: str, timeout: str) -> None:
 @timeout_option("60s", "Maximum time to wait until the change is applied.")
 def rollback_command(session: Session, name: str, to: str | None, timeout: str) -> None:
     """Send all traffic of the model NAME to the version that had it before, and pin it there."""
-    change_split(session, name, timeout, lambda model, revisions: commands.rollback(model, revisions, to))
+    _show_split(session, _changed(session, name, timeout, rollouts.rollback, to))
 
 
-def change_rollout(
-    session: Session, name: str, timeout: str, patch_of: Callable[[Object], dict[str, Any]], phase: Phase
-) -> None:
-    """Apply the patch, wait until the rollout has the phase and the traffic matches, and print both.
-
-    Raises ClientError when the rollout ends in another phase, and the errors of `change_model` and `wait_until`.
-    """
+def _changed(
+    session: Session,
+    name: str,
+    timeout: str,
+    operation: Callable[Concatenate[ApiCalls, str, str, float, P], Call[Object]],
+    /,
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> Object:
+    """Return the Model after an operation of `serving.client.models.rollouts`."""
     seconds = parse_timeout(timeout)
-    client = session.client(seconds)
-    generation = generation_of(change_model(client, name, session.namespace, patch_of))
+    return session.client(seconds).call(operation, name, session.namespace, seconds, *args, **kwargs)
 
-    def done(model: Object) -> bool:
-        state = rollout_of(model)
-        if state is None:
-            return is_routed(model, generation)  # the Model had no rollout
-        if state.phase != phase and not state.runs and phase != PROMOTED:
-            raise ClientError(
-                f"the rollout of {state.candidate} has ended: {state.phase}: {join_reasons(state.reasons)}"
-            )
-        return state.phase == phase and _follows(model, state)
 
-    with report_stored_change(name):
-        model = wait_until(client, name, session.namespace, seconds, done)
-    show_split(session, model)
+def _show(session: Session, model: Object) -> None:
+    """Print the traffic and the rollout of a Model."""
+    _show_split(session, model)
     if not session.output.structured:
         for line in rollout_lines(model):
             session.output.text(line)
 
 
-def change_split(
-    session: Session, name: str, timeout: str, patch_of: Callable[[Object, list[Object]], dict[str, Any]]
-) -> None:
-    """Apply the patch that `patch_of` returns for (Model, Revisions), wait until it is applied, print the split."""
-    seconds = parse_timeout(timeout)
-    client = session.client(seconds)
-    client.get(MODEL, name, session.namespace)
-    revisions = client.list(REVISION, session.namespace, f"{LABEL_MODEL}={name}")["items"]
-    sent: dict[str, Any] = {}
-
-    def patch(model: Object) -> dict[str, Any]:
-        sent.update(patch_of(model, revisions))
-        return sent
-
-    changed = change_model(client, name, session.namespace, patch)
-    makes_a_version = "storageUri" in sent.get("spec", {})  # a rollback to a garbage-collected version
-    if makes_a_version and (changed.get("spec") or {}).get("rollout") is not None:
-        session.output.warn(f"{COLLECTED}: `knodel promote {name}` sends it all the traffic at once")
-    wait = wait_until_ready if makes_a_version else wait_until_routed
-    show_split(session, wait(client, name, session.namespace, seconds, generation_of(changed)))
-
-
-def show_split(session: Session, model: Object) -> None:
+def _show_split(session: Session, model: Object) -> None:
     """Print the traffic of a Model."""
     if session.output.structured:
         session.output.value(model)
@@ -173,11 +128,3 @@ def show_split(session: Session, model: Object) -> None:
         for entry in entries
     ]
     session.output.table(["revision", "percent", "tag", "version"], rows)
-
-
-def _follows(model: Object, state: RolloutState) -> bool:
-    """Return whether the traffic in the status matches the outcome of an ended rollout."""
-    wanted = {"Promoted": ALL, "RolledBack": 0}.get(state.phase)
-    traffic = (model.get("status") or {}).get("traffic") or ()
-    loser = state.stable if wanted == ALL else state.candidate
-    return wanted is None or not any(one.get("revision") == loser and one.get("percent") for one in traffic)

@@ -18,7 +18,7 @@ from clusters.base.errors import NotFound
 from clusters.base.objects import MODEL, REVISION
 from eventing.auth.signing import sign
 from eventing.emit import TYPE
-from serving.cli.change import change_model, store_model
+from serving.client.models.changes import change_model, store_model
 from serving.reconciler.rollout.commands import promote, rollback
 from serving.types.annotations import LABEL_MODEL
 from tests.faults.crash.crashing import NAMESPACE, CrashingMachine
@@ -68,7 +68,7 @@ def allow_events(here: CrashingMachine) -> str:
 def deploy(here: CrashingMachine, life: str) -> None:
     """The first version, with one replica."""
     spec: dict[str, Any] = {"storageUri": uri(here, "double"), "version": "1", "minReplicas": 1, "maxReplicas": 2}
-    store_model(here.client(), model(life, **spec))
+    here.client().call(store_model, model(life, **spec))
 
 
 def canary(here: CrashingMachine, life: str) -> None:
@@ -78,14 +78,14 @@ def canary(here: CrashingMachine, life: str) -> None:
 
 def promoted(here: CrashingMachine, life: str) -> None:
     """All traffic to the second version."""
-    change_model(here.client(), life, NAMESPACE, promote)
+    here.client().call(change_model, life, NAMESPACE, promote)
 
 
 def rolled_back(here: CrashingMachine, life: str) -> None:
     """All traffic to the first one again."""
     client = here.client()
     revisions = client.list(REVISION, NAMESPACE, f"{LABEL_MODEL}={life}")["items"]
-    change_model(client, life, NAMESPACE, lambda found: rollback(found, revisions, f"{life}-00001"))
+    client.call(change_model, life, NAMESPACE, lambda found: rollback(found, revisions, f"{life}-00001"))
 
 
 def trained(key: str) -> Callable[[CrashingMachine, str], None]:
@@ -171,4 +171,4 @@ def uri(here: CrashingMachine, name: str) -> str:
 
 
 def _change(here: CrashingMachine, life: str, spec: dict[str, Any]) -> None:
-    change_model(here.client(), life, NAMESPACE, lambda _: {"spec": spec})
+    here.client().call(change_model, life, NAMESPACE, lambda _: {"spec": spec})

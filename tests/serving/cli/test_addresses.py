@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from serving.cli.addresses import curl, path_address
-from serving.cli.example import MAX_ELEMENTS, zeros
+from serving.client.inference.example import MAX_ELEMENTS, zeros
 
 
 @pytest.mark.parametrize(

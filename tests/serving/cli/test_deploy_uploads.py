@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from clusters.base.objects import CONFIG_MAP, MODEL, NAMESPACE
-from serving.cli.base.transfer_meter import TransferMeter
-from serving.cli.local_files import name_for
 from serving.client.artifacts import stored_name
 from serving.client.errors import UsageError
+from serving.client.models.local_files import name_for
+from serving.client.transfer_meter import TransferMeter
 from serving.storage.base.digest import of_bytes
 from tests.serving.cli.conftest import Knodel, Served
 from tests.serving.cli.test_kube_verbs import OverTls, tls

@@ -200,7 +200,7 @@ def test_a_model_is_checked_before_it_is_sent(
 
 
 def test_a_path_of_this_machine_is_not_given_to_a_cluster(knodel: Knodel, api: FakeApi, config: Config) -> None:
-    check(knodel("deploy", "magika", "--uri", "./model.onnx", *HERE), 2, ["--uri ./model.onnx", "https://"])
+    check(knodel("deploy", "magika", "--uri", "./model.onnx", *HERE), 2, ["./model.onnx is a local path", "https://"])
     assert api.seen == []
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from clusters.base.objects import MODEL, Object
-from serving.cli import local_files
-from serving.cli.local_files import without_same_bytes
+from serving.client.models import local_files
+from serving.client.models.local_files import without_same_bytes
 from serving.storage.base.digest import of_bytes
 from serving.types.settings.state import KEPT_FOLDER, Facts
 from tests.serving.cli.conftest import Served, check

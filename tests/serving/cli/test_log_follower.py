@@ -2,57 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from types import SimpleNamespace
 from typing import Any, cast
+from urllib.parse import parse_qs, urlsplit
 
-from clusters.base.objects import MODEL, Object
-from serving.cli.verbs.models.log_follower import LogFollower
-from serving.client.client import Client
+from clusters.base.objects import Object
+from serving.client.api import ApiCalls
+from serving.client.blocking import BlockingDriver
+from serving.client.effects import HttpAnswer, HttpRequest
+from serving.client.http import ServerAddress
+from serving.client.models.logs import logs
+from serving.client.server import Server
 
 POD: Object = {
     "metadata": {"name": "m-1", "namespace": "default", "uid": "u"},
     "spec": {"containers": [{"name": "server"}]},
     "status": {"containerStatuses": [{"name": "server", "state": {"running": {}}, "restartCount": 0}]},
 }
+SERVER = cast(Server, SimpleNamespace(endpoint=ServerAddress("localhost", 80, "the platform", ""), credentials=dict))
+MODEL: Object = {"metadata": {"name": "m", "namespace": "default"}}
 
 
-class ScriptedClient:
-    """A client with one replica and a list of responses for its log; the Model is deleted after the last one."""
+class ScriptedTransport:
+    """A server with one replica and a list of responses for its log; the Model is deleted after the last one."""
 
     def __init__(self, *answers: list[bytes]) -> None:
         self._answers = list(answers)
+        self._asked = False
         self.tails: list[str | None] = []
 
-    def list(self, kind: Any, namespace: str, selector: str) -> dict[str, list[Object]]:
-        return {"items": [POD] if self._answers else []}
+    def exchange(self, request: HttpRequest) -> HttpAnswer:
+        if "/pods" in request.target:
+            return _answer({"items": [POD] if self._answers else []})
+        if self._asked:
+            return _answer({"kind": "Status", "reason": "NotFound", "message": "gone"}, 404)
+        self._asked = True
+        return _answer(MODEL)
 
-    def exists(self, kind: Any, name: str, namespace: str) -> bool:
-        assert kind is MODEL
-        return False
+    def open(self, request: HttpRequest, silence: float | None) -> HttpAnswer:
+        self.tails.append(parse_qs(urlsplit(request.target).query).get("tailLines", [None])[0])
+        return HttpAnswer(200, "OK", {}, stream=iter(self._answers.pop(0)))
 
-    def log_path(self, namespace: str, pod: str) -> str:
-        return pod
+    def read_line(self, stream: Any) -> bytes:
+        return next(stream, b"")
 
-    def stream(self, path: str, query: Mapping[str, str]) -> Iterator[bytes]:
-        self.tails.append(query.get("tailLines"))
-        yield from self._answers.pop(0)
+    def close(self, stream: Any) -> None:
+        pass
 
 
-def follow(client: ScriptedClient) -> list[bytes]:
-    lines: list[bytes] = []
-    LogFollower(
-        cast(Client, client), "default", "m", "", tail=None, write=lines.append, warn=lambda _: None, poll_interval=0.02
-    ).run()
-    return lines
+def _answer(value: Object, status: int = 200) -> HttpAnswer:
+    return HttpAnswer(status, "", {}, json.dumps(value).encode())
+
+
+def follow(transport: ScriptedTransport) -> list[tuple[str, bytes]]:
+    calls = logs(ApiCalls(SERVER), "m", "default", follow=True, poll_interval=0.02)
+    return [(replica, line) for replica, line, _ in BlockingDriver(transport).iterate(calls)]
 
 
 def test_a_log_that_had_no_line_yet_is_read_from_its_beginning() -> None:
-    client = ScriptedClient([], [b"first\n"])
-    assert follow(client) == [b"[m-1] first\n"]
-    assert client.tails == [None, None]
+    transport = ScriptedTransport([], [b"first\n"])
+    assert follow(transport) == [("m-1", b"first\n")]
+    assert transport.tails == [None, None]
 
 
 def test_a_log_whose_answer_ended_goes_on_behind_the_lines_that_came() -> None:
-    client = ScriptedClient([b"first\n"], [b"second\n"])
-    assert follow(client) == [b"[m-1] first\n", b"[m-1] second\n"]
-    assert client.tails == [None, "0"]
+    transport = ScriptedTransport([b"first\n"], [b"second\n"])
+    assert follow(transport) == [("m-1", b"first\n"), ("m-1", b"second\n")]
+    assert transport.tails == [None, "0"]

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from clusters.base.objects import Object
-from serving.cli.wait import has_failed
+from serving.client.models.waiting import has_failed
 from serving.types.lifecycle import CONFIGURATIONS_READY, OBJECTS_APPLIED, READY, RECOVERING, ROUTES_READY
 from tests.serving.cli.conftest import Served
 

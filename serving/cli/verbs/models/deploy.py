@@ -10,41 +10,29 @@ from typing import Any
 import click
 
 from clusters.base.errors import Invalid, KnodelError
-from clusters.base.objects import (
-    MODEL,
-    REVISION,
-    WARM_POOL,
-    Key,
-    Kind,
-    Object,
-    generation_of,
-    key_of,
-    name_of,
-    namespace_of,
-)
+from clusters.base.objects import REVISION, Key, Object, key_of, name_of, namespace_of
 from serving.cli.addresses import address_lines, aligned
-from serving.cli.base.output import ProgressLine
-from serving.cli.base.transfer_meter import TransferMeter
-from serving.cli.change import KIND_NAMES, changed_fields, store_object
-from serving.cli.context import Session, timeout_option, verb
-from serving.cli.example import example_request
+from serving.cli.context import Session, parse_timeout, timeout_option, verb
 from serving.cli.files import models_of
-from serving.cli.ingress import ingress_target
-from serving.cli.local_files import (
-    is_local_path,
-    keep_by_digest,
-    keep_files,
-    name_for,
-    present_object,
-    uri_of,
-    without_same_bytes,
-)
 from serving.cli.names import files, formats, models, secrets
-from serving.cli.settings import installed_settings, prices_in_force
+from serving.cli.settings import prices_in_force
 from serving.cli.texts import pool_summary, rollout_summary
-from serving.cli.wait import parse_timeout, wait_until_ready
 from serving.client.client import Client
-from serving.client.errors import ClientError, TimedOut, UsageError
+from serving.client.errors import UsageError
+from serving.client.inference.example import example_request
+from serving.client.inference.ingress import ingress_target
+from serving.client.models.changes import KIND_NAMES, changed_fields, store_object
+from serving.client.models.deploying import (
+    KINDS_OF_FILES,
+    DeployFields,
+    await_ready,
+    is_model,
+    is_unchanged,
+    kind_of,
+    model_of,
+    prepare,
+)
+from serving.client.models.local_files import is_local_path, name_for, present_object
 from serving.reconciler.rollout.state import rollout_of
 from serving.reconciler.rollout.versions import Version, shares_of, versions_of
 from serving.storage.transfer.urls import is_file_uri
@@ -53,7 +41,6 @@ from serving.types.references import collisions
 
 EXAMPLE_TIMEOUT = 3.0  # s
 MAX_EXAMPLE_LENGTH = 1000  # characters of the request in a printed curl command
-KINDS_OF_FILES = (MODEL, WARM_POOL)
 
 
 @verb(
@@ -99,92 +86,41 @@ def command(
         name, named["uri"] = name_for(name), name
     objects = _from_file(session, name, source, named) if source else [_from_flags(session, name, named)]
     client = session.client(seconds)
-    if session.kube is not None and named["uri"] and is_local_path(named["uri"]):
-        objects = [_upload(session, client, objects[0], dry_run)]
-    deploy_objects(session, client, objects, seconds, wait=wait, dry_run=dry_run)
+    uploads = session.kube is not None and bool(named["uri"]) and is_local_path(named["uri"])
+    deploy_objects(session, client, objects, seconds, wait=wait, uploads=uploads, dry_run=dry_run)
 
 
 def deploy_objects(
-    session: Session, client: Client, objects: list[Object], seconds: float, *, wait: bool, dry_run: bool = False
-) -> None:
-    """Store the objects, wait for them if `wait`, and print them. Raises ClientError."""
-    if session.kube is None:
-        objects = [keep_files(session.state, obj, dry_run=dry_run) if _is_model(obj) else obj for obj in objects]
-    before = {key_of(obj): present_object(client, _kind(obj), obj) for obj in objects if _is_model(obj)}
-    given = {key_of(obj): obj for obj in objects if _is_model(obj)}
-    if session.kube is None:
-        for key, obj in given.items():
-            keep_by_digest(session.state, obj, before[key] or {}, dry_run=dry_run)
-    objects = [without_same_bytes(obj, before[key_of(obj)] or {}) if _is_model(obj) else obj for obj in objects]
+    session: Session, client: Client, objects: list[Object], seconds: float, *, wait: bool, uploads: bool = False,
+    dry_run: bool = False,
+) -> None:  # fmt: skip
+    """Store the objects, wait for them if `wait`, and print them. `uploads`: as for `prepare`. Raises ClientError."""
+    prepared = client.call(prepare, session.ref, objects, uploads=uploads, dry_run=dry_run)
+    objects = [one.wanted for one in prepared]
     if dry_run or len(objects) > 1:
         checked = _check(client, objects)
         if dry_run:
             _print_plan(session, client, checked)
             return
-    stored = [store_object(client, _kind(obj), obj) for obj in sorted(objects, key=_is_model)]  # pools come first
+    stored = [client.call(store_object, kind_of(obj), obj) for obj in sorted(objects, key=is_model)]  # pools come first
+    models = {key_of(one.given): one for one in prepared if one.is_model}
     same = {
-        key_of(obj): _unchanged(given[key_of(obj)], obj)
+        key_of(obj): _unchanged(models[key_of(obj)].given, obj)
         for obj in stored
-        if _is_model(obj) and (was := before[key_of(obj)]) is not None and generation_of(was) == generation_of(obj) > 0
+        if is_model(obj) and is_unchanged(models[key_of(obj)].before, obj)
     }
-    for obj in filter(_is_model, stored):
+    for obj in filter(is_model, stored):
         _warn_of_pin(session, obj)
     if wait:
-        stored = [_ready(client, obj, seconds, key_of(obj) in same) if _is_model(obj) else obj for obj in stored]
+        stored = [
+            client.call(await_ready, obj, seconds, key_of(obj) in same) if is_model(obj) else obj for obj in stored
+        ]
     _print(session, stored, waited=wait, same=same)
 
 
 def _is_location(text: str) -> bool:
     """Return whether a text is a path or URI; a name has neither slashes nor dots."""
     return any(sign in text for sign in "/.~\\")
-
-
-def _kind(obj: Object) -> Kind:
-    return next(kind for kind in KINDS_OF_FILES if kind.kind == obj["kind"])
-
-
-def _is_model(obj: Object) -> bool:
-    return _kind(obj) is MODEL
-
-
-def _upload(session: Session, client: Client, model: Object, dry_run: bool) -> Object:
-    """Upload the local files of a Model for a cluster, and return the Model with their URI in the store."""
-    from serving.client.artifacts import upload_files  # heavy; only local files need these
-    from serving.storage.sources.local import file_uri_path
-
-    context = session.kube.name if session.kube else ""
-    artifacts = installed_settings(client, context).artifacts
-    uri = model["spec"]["storageUri"]
-    path = file_uri_path(uri, uri).path
-    meter, line = TransferMeter(path.name), ProgressLine()
-    try:
-        return upload_files(
-            model, path, artifacts, context, dry_run=dry_run, warn=session.output.warn,
-            progress=lambda phase, done, total: line.show(meter.text(phase, done, total)),
-        )  # fmt: skip
-    except KeyboardInterrupt:
-        line.clear()
-        session.output.warn("the upload was interrupted, and nothing was deployed: the same command continues it")
-        raise
-    finally:
-        line.clear()
-
-
-def _ready(client: Client, model: Object, seconds: float, unchanged: bool) -> Object:
-    """Wait until the Model is ready and return it.
-
-    Raises ClientError, with the command for a new version of the same files if the deploy changed nothing.
-    """
-    name = name_of(model)
-    try:
-        return wait_until_ready(client, name, namespace_of(model), seconds, generation_of(model))
-    except TimedOut:
-        raise
-    except ClientError as error:
-        if not unchanged:
-            raise
-        remedy = f"`knodel deploy {name} --version LABEL` creates one"
-        raise ClientError(f"{error}; nothing was changed, so no new version was created: {remedy}") from error
 
 
 def _warn_of_pin(session: Session, model: Object) -> None:
@@ -198,13 +134,13 @@ def _warn_of_pin(session: Session, model: Object) -> None:
 
 def _check(client: Client, objects: list[Object]) -> list[Object]:
     """Return the objects after a dry run of all, so that either all are stored or none. Raises Invalid."""
-    checked = [store_object(client, _kind(obj), obj, dry_run=True) for obj in objects]
-    keys = [(_kind(obj), key_of(obj)) for obj in checked]
+    checked = [client.call(store_object, kind_of(obj), obj, dry_run=True) for obj in objects]
+    keys = [(kind_of(obj), key_of(obj)) for obj in checked]
     models: list[Object] = []
     for obj, key in zip(checked, keys, strict=True):
         if keys.count(key) > 1:
-            raise UsageError(f"{KIND_NAMES[_kind(obj)]} {name_of(obj)} is in the file twice: merge its documents")
-        if not _is_model(obj):
+            raise UsageError(f"{KIND_NAMES[kind_of(obj)]} {name_of(obj)} is in the file twice: merge its documents")
+        if not is_model(obj):
             continue
         faults = collisions(obj, models)  # with other new Models, which the platform does not know yet
         if faults:
@@ -223,40 +159,11 @@ def _from_file(session: Session, name: str | None, source: str, named: dict[str,
 def _from_flags(session: Session, name: str | None, named: dict[str, Any]) -> Object:
     if not name:
         raise UsageError("no model is given: give NAME with --uri, or -f FILE")
-    uri = uri_of(named["uri"]) if named["uri"] else None
-    fields = {
-        "storageUri": uri,
-        "digest": named["digest"],
-        "modelFormat": named["model_format"],
-        "storage": {"secretRef": {"name": named["secret"]}} if named["secret"] is not None else None,
-        "version": named["version"],
-        "minReplicas": named["least"],
-        "maxReplicas": named["most"],
-    }
-    spec: dict[str, Any] = {field: value for field, value in fields.items() if value is not None}
-    if named["uri"]:
-        spec.setdefault("digest", None)  # the digest of the previous files is not that of the new ones
-    if named["canary"] is not None:
-        spec |= {"canaryTrafficPercent": named["canary"], "traffic": None}  # a canary replaces a pin
-    if named["rollout"] is not None:
-        spec |= _rollout(named["rollout"], named["canary"])
-    if not spec:
+    fields = DeployFields(**named)
+    if fields == DeployFields():
         hint = f"; write ./{name} to deploy the files with that path" if Path(name).exists() else ""
         raise UsageError(f"no change to model {name} is given: give --uri, or an option for another field{hint}")
-    metadata = {"name": name, "namespace": session.namespace}
-    return {"apiVersion": MODEL.api_version, "kind": MODEL.kind, "metadata": metadata, "spec": spec}
-
-
-def _rollout(wanted: bool, canary: int | None) -> dict[str, Any]:
-    """Return the fields that enable or disable rollouts; a rollout replaces a pin and a canary.
-
-    Fields of an existing rollout keep their values.
-    """
-    if not wanted:
-        return {"rollout": None}
-    if canary is not None:
-        raise UsageError("--rollout and --canary exclude each other: omit one of them")
-    return {"rollout": {}, "canaryTrafficPercent": None, "traffic": None}
+    return model_of(name, session.namespace, fields)
 
 
 def _print(
@@ -267,7 +174,7 @@ def _print(
         session.output.value(objects[0] if len(objects) == 1 else many)
         return
     for obj in objects:
-        if not _is_model(obj):
+        if not is_model(obj):
             session.output.text(pool_summary(obj))
             continue
         session.output.text(_summary(session, obj))
@@ -303,10 +210,10 @@ def _print_plan(session: Session, client: Client, checked: list[Object]) -> None
         _print(session, checked)
         return
     for obj in checked:
-        before = present_object(client, _kind(obj), obj)
+        before = client.call(present_object, kind_of(obj), obj)
         fields = changed_fields(before or {}, obj)
         plan = "would not be changed" if before and not fields else "would be changed" if before else "would be created"
-        session.output.text(f"{KIND_NAMES[_kind(obj)]} {name_of(obj)} is valid and {plan}; nothing was changed")
+        session.output.text(f"{KIND_NAMES[kind_of(obj)]} {name_of(obj)} is valid and {plan}; nothing was changed")
         for line in fields if before else ():
             session.output.text(f"  {line}")
     _forecast(session, client, checked)
@@ -314,7 +221,7 @@ def _print_plan(session: Session, client: Client, checked: list[Object]) -> None
 
 def _forecast(session: Session, client: Client, objects: list[Object]) -> None:
     """Print the expected cost of the Models, or how to set prices; nothing if prices cannot be read."""
-    if not any(map(_is_model, objects)):
+    if not any(map(is_model, objects)):
         return
     try:
         prices = prices_in_force(session, client)
@@ -328,7 +235,7 @@ def _forecast(session: Session, client: Client, objects: list[Object]) -> None:
         session.output.text(NO_FORECAST)
         return
 
-    for model in filter(_is_model, objects):
+    for model in filter(is_model, objects):
         for line in forecast_lines(name_of(model), make_forecast(read_model(model).spec, prices)):
             session.output.text(line)
 
@@ -360,7 +267,8 @@ def _example(session: Session, model: Object) -> str:
     if newest != {status.get("latestReadyRevision")} or not (status.get("replicas") or {}).get("ready"):
         return ""
     try:
-        found = example_request(ingress_target(session, name_of(model), ""), name_of(model), EXAMPLE_TIMEOUT)
+        entrance = session.driver.run(ingress_target(session.ref, name_of(model), namespace_of(model)))
+        found = session.driver.run(example_request(entrance, name_of(model), EXAMPLE_TIMEOUT))
     except KnodelError:  # the model is deployed; an example is optional
         return ""
     return found if len(found) <= MAX_EXAMPLE_LENGTH else ""

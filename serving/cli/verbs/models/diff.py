@@ -7,12 +7,12 @@ import difflib
 import yaml
 
 from clusters.base.objects import MODEL, Object, name_of
-from serving.cli.change import store_model
 from serving.cli.context import Session, verb
 from serving.cli.files import models_of
-from serving.cli.local_files import keep_by_digest, keep_files, present_object, without_same_bytes
 from serving.cli.names import models_file
 from serving.client.errors import FAILED
+from serving.client.models.changes import store_model
+from serving.client.models.local_files import keep_by_digest, keep_files, present_object, without_same_bytes
 
 
 @verb("diff", prints=False, examples=[("Show what deploying a file would change", "knodel diff -f models.yaml")])
@@ -23,10 +23,10 @@ def command(session: Session, source: str) -> int:
     models, client = models_of(source, session.namespace, namespace_given=session.namespace_given), session.client()
     for given in models:
         model = given if session.kube else keep_files(session.state, given, dry_run=True)
-        before = present_object(client, MODEL, model) or {}
+        before = client.call(present_object, MODEL, model) or {}
         if session.kube is None:
             keep_by_digest(session.state, model, before, dry_run=True)
-        after = store_model(client, without_same_bytes(model, before), dry_run=True)
+        after = client.call(store_model, without_same_bytes(model, before), dry_run=True)
         name = name_of(model)
         lines = list(difflib.unified_diff(_text(before), _text(after), f"{name} (now)", f"{name} (new)", lineterm=""))
         changed = changed or bool(lines)

@@ -50,7 +50,7 @@ def command(session: Session, name: str, again: bool, others: tuple[str, ...]) -
     with suppress(Forbidden):  # a caller who may not list warm pools gets no lines about them
         for line in unused_pools(model, client.list(WARM_POOL, session.namespace)["items"]):
             session.output.text(f"  {line}")
-    for problem in replica_problems(client, name, session.namespace):
+    for problem in client.call(replica_problems, name, session.namespace):
         session.output.text(f"  {problem}")
 
 

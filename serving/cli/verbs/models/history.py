@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from clusters.base.objects import MODEL
 from serving.cli.context import Session, verb
-from serving.cli.local_files import short_digest
 from serving.cli.names import model_name
 from serving.cli.texts import rollout_lines
+from serving.client.models.local_files import short_digest
 
 OUTCOMES = {"rolledback": "rolled back"}
 """Text of an outcome, if it differs from the value."""

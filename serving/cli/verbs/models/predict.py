@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import json
-from http import HTTPStatus
-from typing import Any
-
 import click
 
-from clusters.base.errors import KnodelError, NotFound
+from clusters.base.errors import NotFound
 from clusters.base.names import dns_label_fault
-from clusters.base.objects import MODEL, condition_of
 from serving.cli.addresses import curl, path_address
 from serving.cli.context import Session, verb
 from serving.cli.data import parse_data, read_data
-from serving.cli.example import example_request
-from serving.cli.ingress import ingress_target
 from serving.cli.names import model_name
-from serving.client.errors import ClientError, DoesNotExist, TimedOut, UsageError
-from serving.client.http import ApiResponse, exchange
+from serving.client.effects import HttpRequest, exchange
+from serving.client.errors import DoesNotExist, UsageError
+from serving.client.inference.example import example_request
+from serving.client.inference.failures import failure_of, not_found
+from serving.client.inference.ingress import ingress_target
 from serving.modelserver.base.headers import REVISION
 
+OK = 200
 TIMEOUT = 610.0  # s; a little above the maximum timeout of a Model
 
 
@@ -48,24 +45,26 @@ def command(session: Session, name: str, data: str | None, example: bool, tag: s
     body = read_data(data) if data is not None else b""
     if data is not None:
         parse_data(body)
+    driver = session.driver
     try:
-        entrance = ingress_target(session, name, tag)
-        request = example_request(entrance, name, TIMEOUT) if example else ""
+        entrance = driver.run(ingress_target(session.ref, name, session.namespace, tag))
+        request = driver.run(example_request(entrance, name, TIMEOUT)) if example else ""
+    except DoesNotExist:
+        raise
     except NotFound as error:
-        raise _not_found(session, name, str(error)) from error
+        raise driver.run(not_found(session.ref, name, session.namespace, str(error))) from error
     if example:
         body = request.encode()
         _show_request(session, name, tag, request)
     headers = {**entrance.headers, "Content-Type": "application/json"}
     target = f"/v2/models/{name}/infer"
-    with exchange(entrance.endpoint, "POST", target, body=body, headers=headers, timeout=TIMEOUT) as answer:
-        content = answer.body()
-    if answer.status != 200:
-        raise _failure(session, name, answer, content)
+    answer = driver.run(exchange(HttpRequest(entrance.endpoint, "POST", target, headers, body, TIMEOUT)))
+    if answer.status != OK:
+        raise driver.run(failure_of(session.ref, name, session.namespace, answer))
     if timing:  # without Server-Timing, our activator has not held the request; that of Knative does not report it
-        stages = answer.headers.get("Server-Timing") or ("no Server-Timing" if session.kube else "not held")
+        stages = answer.headers.get("server-timing") or ("no Server-Timing" if session.kube else "not held")
         click.echo(f"revision {answer.headers.get(REVISION.decode(), '?')}; {stages}", err=True)
-    session.output.raw(content.rstrip(b"\n") + b"\n")
+    session.output.raw(answer.content.rstrip(b"\n") + b"\n")
 
 
 def _show_request(session: Session, name: str, tag: str, request: str) -> None:
@@ -75,32 +74,3 @@ def _show_request(session: Session, name: str, tag: str, request: str) -> None:
         return
     url = path_address(session.platform().gateway, session.namespace, name, tag)
     click.echo(curl(f"{url}/v2/models/{name}/infer", request), err=True)
-
-
-def _failure(session: Session, name: str, answer: ApiResponse, content: bytes) -> ClientError:
-    try:
-        known: Any = json.loads(content)
-        reason = str(known["error"])
-    except (ValueError, KeyError, TypeError, RecursionError):
-        reason = content[:200].decode("utf-8", "replace")
-    retry = answer.retry_after()
-    again = "" if retry is None else f" (retry in {retry:.0f} s)"
-    message = f"model {name} responded with {answer.status}: {reason}{again}"
-    if answer.status == HTTPStatus.NOT_FOUND:
-        return _not_found(session, name, message)
-    return UsageError(message) if answer.status in (400, 413, 415) else ClientError(message)
-
-
-def _not_found(session: Session, name: str, message: str) -> ClientError:
-    """Return the error for a 404: the model does not exist, or none of its versions is ready."""
-    try:
-        model = session.client().get(MODEL, name, session.namespace)
-    except NotFound:
-        return DoesNotExist(f"model {name} not found in namespace {session.namespace}: `knodel list -A` lists all")
-    except KnodelError:  # a caller who may not read Models gets the message of the gateway
-        return DoesNotExist(message)
-    ready = condition_of(model, "Ready") or {}
-    if ready.get("status") == "True":
-        return DoesNotExist(message)
-    reason = ": ".join(str(ready[part]) for part in ("reason", "message") if ready.get(part)) or "no status yet"
-    return TimedOut(f"model {name} is not ready: {reason}: `knodel describe {name}` shows its versions and events")

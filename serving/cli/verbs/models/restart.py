@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import time
-
 import click
 
 from autoscaler.warmpool.claims.pods import is_active
 from clusters.base.objects import LABEL_REVISION, MODEL, POD, POD_AUTOSCALER, Object, condition_of, labels_of, name_of
-from serving.cli.base.output import ProgressLine
-from serving.cli.change import change_model
-from serving.cli.context import Session, timeout_option, verb
+from serving.cli.context import Session, parse_timeout, timeout_option, verb
 from serving.cli.names import model_name
-from serving.cli.wait import Outage, parse_timeout
+from serving.client.api import ApiCalls
 from serving.client.client import Client
+from serving.client.effects import Call, Tell, now, sleep
 from serving.client.errors import ClientError, TimedOut, Unreachable
+from serving.client.models.changes import change_model
+from serving.client.models.waiting import Outage
 from serving.client.replicas import replica_problems
 from serving.types.annotations import ANNOTATION_RESTART, LABEL_MODEL
 
@@ -45,9 +44,9 @@ def command(session: Session, name: str, wait: bool, timeout: str) -> None:
     pods = _replicas_to_restart(session, client, name)
     if pods:
         patch = {"metadata": {"annotations": {ANNOTATION_RESTART: ",".join(sorted(map(name_of, pods)))}}}
-        model = change_model(client, name, session.namespace, lambda _: patch)
+        model = client.call(change_model, name, session.namespace, lambda _: patch)
         if wait:
-            _wait_until_replaced(session, client, name, {name_of(pod) for pod in pods}, seconds)
+            client.call(_wait_until_replaced, name, session.namespace, {name_of(pod) for pod in pods}, seconds)
             model = client.get(MODEL, name, session.namespace)
     if session.output.structured:
         session.output.value(model)
@@ -87,28 +86,24 @@ def _replicas_to_restart(session: Session, client: Client, name: str) -> list[Ob
     return found
 
 
-def _wait_until_replaced(session: Session, client: Client, name: str, old: set[str], seconds: float) -> None:
+def _wait_until_replaced(api: ApiCalls, name: str, namespace: str, old: set[str], seconds: float) -> Call[None]:
     """Wait until no Pod of `old` is left. Raises TimedOut with the reasons, Unreachable."""
-    deadline, outage, progress = time.monotonic() + seconds, Outage(client.restart_window), ProgressLine()
-    selector = f"{LABEL_MODEL}={name}"
-    try:
-        while True:
-            try:
-                pods = client.list(POD, session.namespace, selector)["items"]
-            except Unreachable as error:
-                outage.pause(error, deadline)
-                continue
-            outage.reset()
-            left = [name_of(pod) for pod in pods if is_active(pod) and name_of(pod) in old]
-            if not left:
-                return
-            if time.monotonic() > deadline:
-                reasons = [f"{len(left)} of {len(old)} are left", *replica_problems(client, name, session.namespace)]
-                raise TimedOut(
-                    f"the replicas of model {name} were not replaced within {seconds:g} s: {'; '.join(reasons)}; "
-                    f"the restart continues"
-                )
-            progress.show(f"{name}: {len(old) - len(left)} of {len(old)} replicas replaced")
-            time.sleep(POLL)
-    finally:
-        progress.clear()
+    deadline, outage = (yield from now()) + seconds, Outage(api.server.restart_window)
+    while True:
+        try:
+            pods = (yield from api.list(POD, namespace, f"{LABEL_MODEL}={name}"))["items"]
+        except Unreachable as error:
+            yield from outage.pause(error, deadline)
+            continue
+        outage.reset()
+        left = [name_of(pod) for pod in pods if is_active(pod) and name_of(pod) in old]
+        if not left:
+            return
+        if (yield from now()) > deadline:
+            problems = yield from replica_problems(api, name, namespace)
+            reasons = "; ".join([f"{len(left)} of {len(old)} are left", *problems])
+            raise TimedOut(
+                f"the replicas of model {name} were not replaced within {seconds:g} s: {reasons}; the restart continues"
+            )
+        yield Tell(f"{name}: {len(old) - len(left)} of {len(old)} replicas replaced")
+        yield from sleep(POLL)

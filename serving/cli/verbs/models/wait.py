@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from serving.cli.addresses import address_of, gateway_of
-from serving.cli.context import Session, timeout_option, verb
+from serving.cli.context import Session, parse_timeout, timeout_option, verb
 from serving.cli.names import model_name
-from serving.cli.wait import parse_timeout, wait_until_ready
+from serving.client.models.waiting import wait_until_ready
 
 
 @verb("wait", examples=[("Wait at most ten minutes until a model is ready", "knodel wait iris --timeout 10m")])
@@ -14,7 +14,7 @@ from serving.cli.wait import parse_timeout, wait_until_ready
 def command(session: Session, name: str, timeout: str) -> None:
     """Wait until the newest version of the model NAME is ready."""
     seconds = parse_timeout(timeout)
-    model = wait_until_ready(session.client(seconds), name, session.namespace, seconds)
+    model = session.client(seconds).call(wait_until_ready, name, session.namespace, seconds)
     if session.output.structured:
         session.output.value(model)
         return

@@ -13,8 +13,7 @@ import click
 
 from clusters.embedded.store.lock import FolderLock, Locked, ReadOnlyFolder, holder
 from serving.cli.base.output import ProgressLine
-from serving.cli.context import Session, timeout_option, verb
-from serving.cli.wait import parse_timeout
+from serving.cli.context import Session, parse_timeout, timeout_option, verb
 from serving.client.errors import ClientError, TimedOut
 
 DRAIN = 30.0  # s for active requests if the control plane was killed; the same as in an orderly stop

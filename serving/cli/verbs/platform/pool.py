@@ -12,12 +12,12 @@ from autoscaler.warmpool.claims.classes import DEFAULT_FORMAT
 from autoscaler.warmpool.spec import AUTO
 from clusters.base.errors import NotFound
 from clusters.base.objects import MODEL, WARM_POOL, Object, name_of, namespace_of
-from serving.cli.change import change_object, store_object
 from serving.cli.context import Session, all_namespaces_option, verb
 from serving.cli.names import formats, models, pool_name
 from serving.cli.texts import pool_summary
 from serving.client.client import Client
 from serving.client.errors import DoesNotExist, UsageError
+from serving.client.models.changes import change_object, store_object
 from serving.control_api.table import age_of, columns_of
 from serving.types.warm_pool import LONGEST_SIZE, OF_A_MODEL
 
@@ -86,7 +86,7 @@ def set_pool(session: Session, name: str, size: str | None, like: str | None, **
         raise UsageError(f"no change to warm pool {name} is given: give --size N, or an option for another field")
     metadata = {"name": name, "namespace": session.namespace}
     wanted = {"apiVersion": WARM_POOL.api_version, "kind": WARM_POOL.kind, "metadata": metadata, "spec": spec}
-    _print(session, store_object(client, WARM_POOL, wanted))
+    _print(session, client.call(store_object, WARM_POOL, wanted))
 
 
 @verb("off", examples=[("End the members of a pool, and keep the pool", "knodel pool off fast")])
@@ -94,7 +94,8 @@ def set_pool(session: Session, name: str, size: str | None, like: str | None, **
 def turn_off(session: Session, name: str) -> None:
     """Set the size of the warm pool POOL to 0."""
     _print(
-        session, change_object(session.client(), WARM_POOL, name, session.namespace, lambda _: {"spec": {"size": 0}})
+        session,
+        session.client().call(change_object, WARM_POOL, name, session.namespace, lambda _: {"spec": {"size": 0}}),
     )
 
 

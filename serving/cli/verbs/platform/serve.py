@@ -12,10 +12,10 @@ import click
 from clusters.base.redact import redact_url
 from serving.cli.addresses import reachable_host
 from serving.cli.context import Session, verb
-from serving.cli.local_files import uri_of
 from serving.cli.names import files, formats, name_of_path
 from serving.client.errors import ClientError, UsageError
 from serving.client.home import expand_home
+from serving.client.models.local_files import uri_of
 from serving.types.faults import storage_uri_fault
 
 _PORT: Final = click.IntRange(1, 65535)

@@ -7,8 +7,7 @@ import asyncio
 import click
 
 from serving.cli.base.output import ProgressLine
-from serving.cli.context import Session, timeout_option, verb
-from serving.cli.wait import parse_timeout
+from serving.cli.context import Session, parse_timeout, timeout_option, verb
 from serving.client.errors import TimedOut
 
 

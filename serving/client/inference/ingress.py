@@ -8,9 +8,11 @@ from urllib.parse import urlsplit
 
 from clusters.base.errors import Forbidden
 from clusters.base.objects import MODEL, Object, condition_of, name_of
-from serving.cli.context import Session
+from serving.client.api import ApiCalls
+from serving.client.effects import Call, work
 from serving.client.errors import ClientError, DoesNotExist
 from serving.client.http import ServerAddress
+from serving.client.platform_ref import PlatformRef
 
 TAG_HEADER = "Knative-Serving-Tag"
 CLUSTER_LOCAL = ".svc.cluster.local"  # Knative's domain for addresses inside the cluster
@@ -26,38 +28,37 @@ class IngressTarget:
     headers: Mapping[str, str]
 
 
-def ingress_target(session: Session, name: str, tag: str) -> IngressTarget:
+def ingress_target(ref: PlatformRef, name: str, namespace: str, tag: str = "") -> Call[IngressTarget]:
     """Return the ingress and headers for the model `name`, or for its version with `tag`.
 
     Raises ClientError without a platform or an ingress, NotFound for the model, DoesNotExist for the tag.
     """
-    if session.kube:
-        return _of_cluster(session, name, tag)
-    platform = session.platform()
+    if ref.kube:
+        return (yield from _of_cluster(ref, ref.kube.name, name, namespace, tag))
+    platform = yield from work(ref.platform)
     if tag:
-        _tags_of(session.client().get(MODEL, name, session.namespace), tag)
-    headers = {"Host": f"{name}.{session.namespace}.{platform.domain}"}
+        _tags_of((yield from ApiCalls(platform).get(MODEL, name, namespace)), tag)
+    headers = {"Host": f"{name}.{namespace}.{platform.domain}"}
     return IngressTarget(platform.ingress, {**headers, TAG_HEADER: tag} if tag else headers)
 
 
-def _of_cluster(session: Session, name: str, tag: str) -> IngressTarget:
+def _of_cluster(ref: PlatformRef, context: str, name: str, namespace: str, tag: str) -> Call[IngressTarget]:
     """Return the ingress of `knodel-config`, with the host in the Model's status.
 
     A caller who may not read the settings connects to that host, as other clients of the model do.
     """
-    from serving.cli.settings import READER, SYSTEM_NAMESPACE, installed_settings  # heavy; only clusters need them
+    from serving.client.installed import READER, SYSTEM_NAMESPACE, installed_settings  # heavy; only clusters need them
 
-    client = session.client()
-    url = urlsplit(_url_of(client.get(MODEL, name, session.namespace), tag))
+    api = yield from ref.calls()
+    url = urlsplit(_url_of((yield from api.get(MODEL, name, namespace)), tag))
     host = url.hostname or ""
     if host.endswith(CLUSTER_LOCAL):
         raise ClientError(
             f"model {name} can be reached only from inside the cluster, at {host}: `visibility: public` adds it to "
             "the ingress"
         )
-    context = session.kube.name if session.kube else ""
     try:
-        gateway = installed_settings(client, context).gateway
+        gateway = (yield from installed_settings(api, context)).gateway
         address, port = gateway.address, gateway.port
         remedy = f"`knodel doctor --kube-context {context}` finds the cause; its address is in knodel-config"
     except Forbidden:

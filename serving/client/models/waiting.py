@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 
-from clusters.base.durations import parse_duration
 from clusters.base.errors import Gone, NotFound
 from clusters.base.objects import MODEL, Object, condition_of, generation_of, version_of
-from serving.cli.base.output import ProgressLine
-from serving.client.client import Client
-from serving.client.errors import ClientError, TimedOut, Unreachable, UsageError
+from serving.client.api import ApiCalls
+from serving.client.effects import Call, Tell, now, sleep
+from serving.client.errors import ClientError, TimedOut, Unreachable
 from serving.client.replicas import replica_problems
 from serving.types.lifecycle import CONFIGURATIONS_READY, OBJECTS_APPLIED, READY, RECOVERING, ROUTES_READY
 
 PAUSE = 0.5  # s between two attempts to reach the server again
-
-
-def parse_timeout(text: str) -> float:
-    """Return the seconds of a duration such as `300s` or `5m`. Raises UsageError."""
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise UsageError(f"--timeout {text!r}: {error}") from error
 
 
 @contextmanager
@@ -39,18 +29,18 @@ def report_stored_change(name: str) -> Iterator[None]:
         raise Unreachable(f"{stored}: {error}, then `knodel wait {name}` waits for it") from error
 
 
-def wait_until_ready(client: Client, name: str, namespace: str, timeout: float, generation: int = 0) -> Object:
+def wait_until_ready(api: ApiCalls, name: str, namespace: str, timeout: float, generation: int = 0) -> Call[Object]:
     """Wait until the newest version is ready at `generation` or later, and return the Model.
 
     `generation` is that of the stored change, 0 for none. Raises ClientError with the reason as soon as that version
     has failed for good, TimedOut after `timeout` seconds, Unreachable.
     """
-    return _wait(client, name, namespace, timeout, generation, READY)
+    return (yield from _wait(api, name, namespace, timeout, generation, READY))
 
 
-def wait_until_routed(client: Client, name: str, namespace: str, timeout: float, generation: int) -> Object:
+def wait_until_routed(api: ApiCalls, name: str, namespace: str, timeout: float, generation: int) -> Call[Object]:
     """Wait until the traffic split is applied, also if the newest version is not ready. Raises as above."""
-    return _wait(client, name, namespace, timeout, generation, ROUTES_READY)
+    return (yield from _wait(api, name, namespace, timeout, generation, ROUTES_READY))
 
 
 def is_routed(model: Object, generation: int) -> bool:
@@ -58,18 +48,43 @@ def is_routed(model: Object, generation: int) -> bool:
     return _holds(model, generation, ROUTES_READY)
 
 
-def wait_until(client: Client, name: str, namespace: str, timeout: float, done: Callable[[Object], bool]) -> Object:
+def wait_until(
+    api: ApiCalls, name: str, namespace: str, timeout: float, done: Callable[[Object], bool]
+) -> Call[Object]:
     """Wait until `done(model)` and return the Model. Raises TimedOut after `timeout` seconds."""
-    progress = ProgressLine()
-    try:
-        return _follow(client, name, namespace, timeout, done, progress)
-    finally:
-        progress.clear()
+    deadline, outage = (yield from now()) + timeout, Outage(api.server.restart_window)
+    while True:
+        try:
+            model = yield from api.get(MODEL, name, namespace)
+            outage.reset()
+            left = deadline - (yield from now())
+            if done(model):
+                return model
+            if left <= 0:
+                reasons = "; ".join([_state(model), *(yield from replica_problems(api, name, namespace))])
+                raise TimedOut(f"model {name} was not ready within {timeout:g} s: {reasons}")
+            yield Tell(f"{name}: {_state(model)}")
+            events = yield from api.open_watch(MODEL, namespace, name, version_of(model), left)
+            while event := (yield from api.next_event(events)):
+                kind, model = event
+                if kind == "DELETED":
+                    raise NotFound(f"model {name} was deleted meanwhile")
+                if done(model):
+                    return model
+                yield Tell(f"{name}: {_state(model)}")
+                if (yield from now()) > deadline:
+                    break
+        except Gone:
+            continue  # the resourceVersion has expired: read the Model again
+        except Unreachable as error:
+            yield from outage.pause(error, deadline)
 
 
-def _wait(client: Client, name: str, namespace: str, timeout: float, generation: int, condition: str) -> Object:
+def _wait(api: ApiCalls, name: str, namespace: str, timeout: float, generation: int, condition: str) -> Call[Object]:
     with report_stored_change(name) if generation else nullcontext():
-        return wait_until(client, name, namespace, timeout, lambda model: _holds(model, generation, condition))
+        return (
+            yield from wait_until(api, name, namespace, timeout, lambda model: _holds(model, generation, condition))
+        )
 
 
 def has_failed(model: Object, type: str) -> bool:
@@ -102,39 +117,6 @@ def _holds(model: Object, generation: int, type: str) -> bool:
     return condition.get("status") == "True"
 
 
-def _follow(
-    client: Client, name: str, namespace: str, timeout: float, done: Callable[[Object], bool], progress: ProgressLine
-) -> Object:
-    deadline, outage = time.monotonic() + timeout, Outage(client.restart_window)
-    while True:
-        try:
-            model = client.get(MODEL, name, namespace)
-        except Unreachable as error:
-            outage.pause(error, deadline)
-            continue
-        outage.reset()
-        left = deadline - time.monotonic()
-        if done(model):
-            return model
-        if left <= 0:
-            reasons = "; ".join([_state(model), *replica_problems(client, name, namespace)])
-            raise TimedOut(f"model {name} was not ready within {timeout:g} s: {reasons}")
-        progress.show(f"{name}: {_state(model)}")
-        try:
-            for kind, changed in client.watch(MODEL, namespace, name, version_of(model), left):
-                if kind == "DELETED":
-                    raise NotFound(f"model {name} was deleted meanwhile")
-                if done(changed):
-                    return changed
-                progress.show(f"{name}: {_state(changed)}")
-                if time.monotonic() > deadline:
-                    break
-        except Gone:
-            continue  # the resourceVersion has expired: read the Model again
-        except Unreachable as error:
-            outage.pause(error, deadline)
-
-
 class Outage:
     """Tolerate an outage of a server that has responded before, for at most `longest` seconds.
 
@@ -146,14 +128,14 @@ class Outage:
         self._since: float | None = None
         self._responded = False
 
-    def pause(self, error: Unreachable, deadline: float) -> None:
-        """Sleep before a retry. Raises `error` if the server never responded, or if a time limit is reached."""
-        now = time.monotonic()
+    def pause(self, error: Unreachable, deadline: float) -> Call[None]:
+        """Wait before a retry. Raises `error` if the server never responded, or if a time limit is reached."""
+        time = yield from now()
         if self._since is None:
-            self._since = now
-        if not self._responded or now + PAUSE > min(deadline, self._since + self._longest):
+            self._since = time
+        if not self._responded or time + PAUSE > min(deadline, self._since + self._longest):
             raise error
-        time.sleep(PAUSE)
+        yield from sleep(PAUSE)
 
     def reset(self) -> None:
         """Record that the server responds."""

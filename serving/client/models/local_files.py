@@ -12,10 +12,11 @@ from pathlib import Path
 
 from clusters.base.errors import NotFound
 from clusters.base.objects import MODEL, Kind, Object, condition_of, generation_of, name_of, namespace_of
-from serving.cli.wait import wait_until
-from serving.client.client import Client
+from serving.client.api import ApiCalls
+from serving.client.effects import Call
 from serving.client.errors import ClientError, TimedOut, UsageError
 from serving.client.home import expand_home
+from serving.client.models.waiting import wait_until
 from serving.storage.archives.archive import SUFFIXES
 from serving.storage.transfer.urls import is_file_uri, with_lower_scheme
 from serving.types.faults import model_name_fault, storage_uri_fault
@@ -153,17 +154,19 @@ def recorded_digest(model: Object) -> str:
     return entries[-1].digest if entries else ""
 
 
-def present_object(client: Client, kind: Kind, obj: Object) -> Object | None:
+def present_object(api: ApiCalls, kind: Kind, obj: Object) -> Call[Object | None]:
     """Return the stored object, or None if it does not exist.
 
     If `obj` has a digest and the stored version has just become ready, wait until that version's digest is recorded.
     """
     name, namespace, spec = name_of(obj), namespace_of(obj), obj.get("spec")
     with suppress(NotFound):
-        present = client.get(kind, name, namespace)
+        present = yield from api.get(kind, name, namespace)
         if kind is MODEL and isinstance(spec, dict) and spec.get("digest") and awaits_record(present):
             with suppress(TimedOut):
-                return wait_until(client, name, namespace, RECORD_TIMEOUT, lambda model: not awaits_record(model))
+                return (
+                    yield from wait_until(api, name, namespace, RECORD_TIMEOUT, lambda model: not awaits_record(model))
+                )
         return present
     return None
 

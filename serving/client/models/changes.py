@@ -1,4 +1,4 @@
-"""Read, modify and write an object with optimistic concurrency: retry when only its status changed meanwhile.
+"""Read, change and write an object with optimistic concurrency: retry when only its status changed meanwhile.
 
 A concurrent change of the spec is a Conflict, so that no other client's change is overwritten.
 """
@@ -22,8 +22,9 @@ from clusters.base.objects import (
     namespace_of,
     version_of,
 )
-from serving.cli.admission import check_change, check_new
-from serving.client.client import Client
+from serving.client.api import ApiCalls
+from serving.client.effects import Call
+from serving.client.models.admission import check_change, check_new
 
 ATTEMPTS = 50  # a status write between a read and its write is rare; this many in a row have another cause
 
@@ -38,53 +39,53 @@ Patch = dict[str, Any]
 PatchOf = Callable[[Object], Patch]
 
 
-def change_model(client: Client, name: str, namespace: str, patch_of: PatchOf, *, dry_run: bool = False) -> Object:
+def change_model(api: ApiCalls, name: str, namespace: str, patch_of: PatchOf, *, dry_run: bool = False) -> Call[Object]:
     """Apply the merge patch that `patch_of` returns for the current Model, and return the patched Model.
 
     Raises NotFound, Invalid, and Conflict when the spec changed between the first read and the write.
     """
-    return change_object(client, MODEL, name, namespace, patch_of, dry_run=dry_run)
+    return (yield from change_object(api, MODEL, name, namespace, patch_of, dry_run=dry_run))
 
 
 def change_object(
-    client: Client, kind: Kind, name: str, namespace: str, patch_of: PatchOf, *, dry_run: bool = False
-) -> Object:
+    api: ApiCalls, kind: Kind, name: str, namespace: str, patch_of: PatchOf, *, dry_run: bool = False
+) -> Call[Object]:
     """Do as `change_model`, for any kind of `KIND_NAMES`."""
     seen: int | None = None
     for _ in range(ATTEMPTS):
-        obj = client.get(kind, name, namespace)
+        obj = yield from api.get(kind, name, namespace)
         if seen not in (None, generation_of(obj)):
             break
         seen = generation_of(obj)
         patch = patch_of(obj)
-        if kind is MODEL and not client.validates_models:
-            check_change(client, obj, patch)
+        if kind is MODEL and not api.server.validates_models:
+            yield from check_change(api, obj, patch)
         metadata = {**patch.get("metadata", {}), "resourceVersion": version_of(obj)}
         try:
-            return client.merge(kind, name, namespace, {**patch, "metadata": metadata}, dry_run)
+            return (yield from api.merge(kind, name, namespace, {**patch, "metadata": metadata}, dry_run))
         except Conflict:
             continue  # usually only the status has changed
     raise Conflict(f"{KIND_NAMES[kind]} {name} was changed by another client meanwhile: {AGAIN}")
 
 
-def store_model(client: Client, model: Object, *, dry_run: bool = False) -> Object:
+def store_model(api: ApiCalls, model: Object, *, dry_run: bool = False) -> Call[Object]:
     """Create the Model, or merge the fields of `model` into the existing one; return the stored Model.
 
     Raises the errors of `change_model`; NotFound only when the namespace does not exist.
     """
-    return store_object(client, MODEL, model, dry_run=dry_run)
+    return (yield from store_object(api, MODEL, model, dry_run=dry_run))
 
 
-def store_object(client: Client, kind: Kind, obj: Object, *, dry_run: bool = False) -> Object:
+def store_object(api: ApiCalls, kind: Kind, obj: Object, *, dry_run: bool = False) -> Call[Object]:
     """Do as `store_model`, for any kind of `KIND_NAMES`."""
     name, namespace = name_of(obj), namespace_of(obj)
     patch = {part: obj[part] for part in USER_PARTS if part in obj}
     try:
-        return change_object(client, kind, name, namespace, lambda _: patch, dry_run=dry_run)
+        return (yield from change_object(api, kind, name, namespace, lambda _: patch, dry_run=dry_run))
     except NotFound:
         spec = {} if obj.get("spec") is None else obj["spec"]  # the cluster refuses a spec that is not a mapping
         made = {**obj, "spec": without_nulls(spec) if isinstance(spec, dict) else spec}
-        return _create(client, kind, made, dry_run)
+        return (yield from _create(api, kind, made, dry_run))
 
 
 def without_nulls(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,11 +122,11 @@ def _differences(path: str, old: Any, new: Any) -> list[str]:
     return [f"{path}: {shown[0]} → {shown[1]}"]
 
 
-def _create(client: Client, kind: Kind, obj: Object, dry_run: bool) -> Object:
+def _create(api: ApiCalls, kind: Kind, obj: Object, dry_run: bool) -> Call[Object]:
     name, namespace = name_of(obj), namespace_of(obj)
-    if kind is MODEL and not client.validates_models:
-        check_new(client, obj)
+    if kind is MODEL and not api.server.validates_models:
+        yield from check_new(api, obj)
     try:
-        return client.create(kind, obj, namespace, dry_run=dry_run)
+        return (yield from api.create(kind, obj, namespace, dry_run=dry_run))
     except AlreadyExists as error:
         raise Conflict(f"{KIND_NAMES[kind]} {name} was created by another client meanwhile: {AGAIN}") from error

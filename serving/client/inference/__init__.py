@@ -1,0 +1,1 @@
+"""Inference requests: the address of a model, example requests, and the errors of responses."""

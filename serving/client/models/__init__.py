@@ -1,0 +1,1 @@
+"""Operations on Models: deploy, change, wait, roll out, explain, read logs. Shared by the command and the package."""

@@ -1,0 +1,202 @@
+"""Deploy a Model, or a new version of it: the fields, the copy of local files, and the wait for the result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from clusters.base.objects import MODEL, WARM_POOL, Kind, Object, generation_of, name_of, namespace_of
+from serving.client.api import ApiCalls
+from serving.client.effects import Call, Show, reported_work, work
+from serving.client.errors import ClientError, TimedOut, UsageError
+from serving.client.models.changes import store_object
+from serving.client.models.local_files import (
+    is_local_path,
+    keep_by_digest,
+    keep_files,
+    present_object,
+    uri_of,
+    without_same_bytes,
+)
+from serving.client.models.waiting import wait_until_ready
+from serving.client.platform_ref import PlatformRef
+
+KINDS_OF_FILES = (MODEL, WARM_POOL)
+
+
+class DeployFields(NamedTuple):
+    """The fields that a deploy changes; None leaves a field as it is. `uri` is a URI or a local path.
+
+    `canary` is the percentage of the new version. `rollout`: whether new versions are rolled out in steps.
+    """
+
+    uri: str | None = None
+    digest: str | None = None
+    model_format: str | None = None
+    secret: str | None = None
+    version: str | None = None
+    canary: int | None = None
+    rollout: bool | None = None
+    least: int | None = None
+    most: int | None = None
+
+
+class Prepared(NamedTuple):
+    """An object to store: as `given`, with the digest of its copied files; what is stored `before`; and `wanted`.
+
+    `wanted` leaves the files alone if the newest version has the same bytes.
+    """
+
+    given: Object
+    before: Object | None
+    wanted: Object
+
+    @property
+    def is_model(self) -> bool:
+        """Whether the object is a Model."""
+        return is_model(self.given)
+
+
+class Deployed(NamedTuple):
+    """A stored Model; `unchanged`: the deploy changed nothing, so it created no version."""
+
+    model: Object
+    unchanged: bool
+
+
+def kind_of(obj: Object) -> Kind:
+    """Return the kind of an object of a file."""
+    return next(kind for kind in KINDS_OF_FILES if kind.kind == obj["kind"])
+
+
+def is_model(obj: Object) -> bool:
+    """Return whether the object is a Model."""
+    return kind_of(obj) is MODEL
+
+
+def model_of(name: str, namespace: str, fields: DeployFields) -> Object:
+    """Return the Model to merge into the stored one. Raises UsageError without a change, or with a contradiction."""
+    uri = uri_of(fields.uri) if fields.uri else None
+    given = {
+        "storageUri": uri,
+        "digest": fields.digest,
+        "modelFormat": fields.model_format,
+        "storage": {"secretRef": {"name": fields.secret}} if fields.secret is not None else None,
+        "version": fields.version,
+        "minReplicas": fields.least,
+        "maxReplicas": fields.most,
+    }
+    spec: dict[str, Any] = {field: value for field, value in given.items() if value is not None}
+    if fields.uri:
+        spec.setdefault("digest", None)  # the digest of the previous files is not that of the new ones
+    if fields.canary is not None:
+        spec |= {"canaryTrafficPercent": fields.canary, "traffic": None}  # a canary replaces a pin
+    if fields.rollout is not None:
+        spec |= _rollout(fields.rollout, fields.canary)
+    if not spec:
+        raise UsageError(f"no change to model {name} is given: give its files, or another field")
+    metadata = {"name": name, "namespace": namespace}
+    return {"apiVersion": MODEL.api_version, "kind": MODEL.kind, "metadata": metadata, "spec": spec}
+
+
+def _rollout(wanted: bool, canary: int | None) -> dict[str, Any]:
+    """Return the fields that enable or disable rollouts; a rollout replaces a pin and a canary.
+
+    Fields of an existing rollout keep their values.
+    """
+    if not wanted:
+        return {"rollout": None}
+    if canary is not None:
+        raise UsageError("a rollout and a canary exclude each other: omit one of them")
+    return {"rollout": {}, "canaryTrafficPercent": None, "traffic": None}
+
+
+def prepare(
+    api: ApiCalls, ref: PlatformRef, objects: Sequence[Object], *, uploads: bool = False, dry_run: bool = False
+) -> Call[list[Prepared]]:
+    """Copy the local files of Models into the state folder of a local platform, and compare their bytes.
+
+    With `uploads`, the files of Models are local paths, and are uploaded to the store of the cluster. With `dry_run`
+    nothing is copied or sent. Raises UsageError when files cannot be read, ClientError without room for them.
+    """
+    prepared = []
+    for obj in objects:
+        given = obj
+        if not is_model(obj):
+            prepared.append(Prepared(obj, None, obj))
+            continue
+        if ref.kube is not None:
+            if uploads:
+                given = yield from _uploaded(api, ref.kube.name, obj, dry_run)
+        else:
+            given = yield from work(partial(keep_files, ref.state, obj, dry_run=dry_run))
+        before = yield from present_object(api, MODEL, given)
+        if ref.kube is None:
+            yield from work(partial(keep_by_digest, ref.state, given, before or {}, dry_run=dry_run))
+        prepared.append(Prepared(given, before, without_same_bytes(given, before or {})))
+    return prepared
+
+
+def _uploaded(api: ApiCalls, context: str, model: Object, dry_run: bool) -> Call[Object]:
+    """Upload the local files of a Model for a cluster, and return the Model with their URI in the store."""
+    from serving.client.artifacts import upload_files  # heavy; only local files need these
+    from serving.client.installed import installed_settings
+    from serving.client.transfer_meter import TransferMeter
+    from serving.storage.sources.local import file_uri_path
+
+    artifacts = (yield from installed_settings(api, context)).artifacts
+    uri = model["spec"]["storageUri"]
+    path = file_uri_path(uri, uri).path
+    meter = TransferMeter(path.name)
+
+    def upload(show: Show, warn: Show) -> Object:
+        try:
+            return upload_files(
+                model, path, artifacts, context, dry_run=dry_run, warn=warn,
+                progress=lambda phase, done, total: show(meter.text(phase, done, total)),
+            )  # fmt: skip
+        except KeyboardInterrupt:
+            warn("the upload was interrupted, and nothing was deployed: the same command continues it")
+            raise
+
+    return (yield from reported_work(upload))
+
+
+def deploy(
+    api: ApiCalls, ref: PlatformRef, name: str, namespace: str, fields: DeployFields, wait: float | None
+) -> Call[Deployed]:
+    """Store one Model and wait for at most `wait` seconds (None: do not wait) until it is ready.
+
+    Raises the errors of `prepare`, `store_model` and `wait_until_ready`.
+    """
+    uploads = ref.kube is not None and bool(fields.uri) and is_local_path(fields.uri or "")
+    model = yield from work(partial(model_of, name, namespace, fields))
+    (prepared,) = yield from prepare(api, ref, [model], uploads=uploads)
+    stored = yield from store_object(api, MODEL, prepared.wanted)
+    unchanged = is_unchanged(prepared.before, stored)
+    if wait is not None:
+        stored = yield from await_ready(api, stored, wait, unchanged)
+    return Deployed(stored, unchanged)
+
+
+def is_unchanged(before: Object | None, stored: Object) -> bool:
+    """Return whether storing the object changed nothing. Pure."""
+    return before is not None and generation_of(before) == generation_of(stored) > 0
+
+
+def await_ready(api: ApiCalls, model: Object, seconds: float, unchanged: bool) -> Call[Object]:
+    """Wait until the stored Model is ready and return it.
+
+    Raises ClientError, with the command for a new version of the same files if the deploy changed nothing.
+    """
+    name = name_of(model)
+    try:
+        return (yield from wait_until_ready(api, name, namespace_of(model), seconds, generation_of(model)))
+    except TimedOut:
+        raise
+    except ClientError as error:
+        if not unchanged:
+            raise
+        remedy = f"`knodel deploy {name} --version LABEL` creates one"
+        raise ClientError(f"{error}; nothing was changed, so no new version was created: {remedy}") from error
