@@ -199,11 +199,6 @@ def test_a_model_is_checked_before_it_is_sent(
     assert {seen.method for seen in api.seen} == {"GET"}
 
 
-def test_a_path_of_this_machine_is_not_given_to_a_cluster(knodel: Knodel, api: FakeApi, config: Config) -> None:
-    check(knodel("deploy", "magika", "--uri", "./model.onnx", *HERE), 2, ["./model.onnx is a local path", "https://"])
-    assert api.seen == []
-
-
 def test_a_host_of_another_model_is_refused_before_it_is_sent(knodel: Knodel, api: FakeApi, config: Config) -> None:
     other = {
         **MAGIKA,
