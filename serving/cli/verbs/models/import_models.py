@@ -13,9 +13,8 @@ import click
 from clusters.base.objects import Object, name_of, namespace_of
 from clusters.net.strict_yaml import LARGEST_TEXT, LoadError, load_documents
 from serving.cli.base.output import Output
-from serving.cli.context import Session, timeout_option, verb
+from serving.cli.context import Session, parse_timeout, timeout_option, verb
 from serving.cli.names import files
-from serving.cli.wait import parse_timeout
 from serving.client.errors import INCOMPLETE, UsageError
 from serving.importing.convert import convert
 from serving.importing.report import report_lines, summary_line
