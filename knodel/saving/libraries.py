@@ -48,20 +48,20 @@ def library_of(obj: Any) -> Library | None:
 
 
 def _sklearn(model: Any, folder: Path) -> Inputs:
-    """Write `model.skops`, and load it as the server does: its engine knows the types that it accepts."""
+    """Write `model.skops`. The engine of the server checks it, if its packages are installed here."""
     try:
-        content = skops_file.dump(model)
+        import skops.io
+    except ModuleNotFoundError as error:
+        raise NotSaved(f"a {type(model).__name__} is saved with skops: install it with `pip install skops`") from error
+    content = skops_file.dump(model)
+    (folder / "model.skops").write_bytes(content)
+    try:
         from serving.engines.base.engine import EngineOptions
         from serving.engines.base.errors import LoadFailed
         from serving.engines.sklearn import engine, vetting
         from serving.storage.base.artifact import Artifact
-    except ModuleNotFoundError as error:
-        raise NotSaved(
-            f"the {type(model).__name__} is saved with skops, but {error.name} is not installed: pip install "
-            "'knodel[sklearn]'"
-        ) from error
-    import skops.io
-
+    except ModuleNotFoundError:
+        return None
     unknown = sorted(set(skops.io.get_untrusted_types(data=content)) - vetting.TRUSTED)
     if unknown:
         shown = ", ".join(unknown[:_MAX_LISTED]) + (", …" if len(unknown) > _MAX_LISTED else "")
@@ -70,10 +70,9 @@ def _sklearn(model: Any, folder: Path) -> Inputs:
             f"scikit-learn, or export the model to ONNX, or {class_source.OWN_FOLDER}"
         )
     try:
-        loaded = engine.load(Artifact(Path(f"model{engine.SUFFIX}"), content, uri="the model"), EngineOptions())
+        loaded = engine.load(Artifact(Path("model.skops"), content, uri="the model"), EngineOptions())
     except LoadFailed as error:
         raise NotSaved(f"the {type(model).__name__} cannot be served: {error}") from error
-    (folder / f"model{engine.SUFFIX}").write_bytes(content)
     return loaded.signature.inputs
 
 

@@ -34,7 +34,8 @@ class Saved:
     """A saved model. `path` is its folder.
 
     `model_format` is for `modelFormat` of a Model, and `runs_code` whether a server has to allow code to load it.
-    `inputs` are the name, datatype and shape of each input, None where only the server can find them.
+    `inputs` are the name, datatype and shape of each input. They are None where only the server can find them, or where
+    the packages of its engine are not installed here.
     `example` is the example request, None without one.
     """
 
@@ -96,21 +97,23 @@ def _save(obj: Any, folder: Path, example: Any, allow_code: bool) -> Saved:
     return Saved(folder, model_format, library is None, None if inputs is None else tuple(inputs), found)
 
 
-def _write_class(obj: Any, folder: Path, allow_code: bool) -> Sequence[TensorSpec]:
+def _write_class(obj: Any, folder: Path, allow_code: bool) -> Sequence[TensorSpec] | None:
     """Write `model.py` with the source of a class, and return the inputs that it declares."""
-    from serving.engines.base.errors import LoadFailed
-    from serving.engines.python.tensors import INPUT, declared_tensors
-
     made = obj if inspect.isclass(obj) else type(obj)
     _check_class(obj, made)
     if not allow_code:
         raise NotSaved(f"class {made.__name__} is code, which the server would run: allow it with allow_code=True")
+    (folder / class_source.FILE).write_text(class_source.source_of(made), encoding="utf-8")
+    try:
+        from serving.engines.base.errors import LoadFailed
+        from serving.engines.python.tensors import INPUT, declared_tensors
+    except ModuleNotFoundError:
+        return None
     try:
         inputs = declared_tensors(made, "inputs", INPUT)
         declared_tensors(made, "outputs", INPUT)
     except LoadFailed as error:
         raise NotSaved(f"class {made.__name__}: {error}") from error
-    (folder / class_source.FILE).write_text(class_source.source_of(made), encoding="utf-8")
     return inputs
 
 

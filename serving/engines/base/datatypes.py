@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,7 +11,7 @@ Tensor = NDArray[Any]
 """An array of one of `DATATYPES`; BYTES are object arrays of `str` or `bytes`, BF16 are arrays of FP32."""
 
 
-class Datatype(msgspec.Struct, frozen=True):
+class Datatype(NamedTuple):  # no msgspec: programs that save models may not have it
     """A datatype: `size` is the bytes of an element on the wire, and 0 for BYTES, whose elements vary."""
 
     name: str

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
-
-import msgspec
+from typing import NamedTuple, Protocol
 
 from serving.engines.base.datatypes import Tensor
 
@@ -13,7 +11,7 @@ ANY: int = -1
 """A dimension that each request chooses."""
 
 
-class TensorSpec(msgspec.Struct, frozen=True):
+class TensorSpec(NamedTuple):  # no msgspec in this module: programs that save models may not have it
     """One input or output: `shape` has `ANY` where it varies, and is None when even the rank is unknown.
 
     `columns` are the names of the columns of a matrix, in order, if the model's file records them.
@@ -25,7 +23,7 @@ class TensorSpec(msgspec.Struct, frozen=True):
     columns: tuple[str, ...] = ()
 
 
-class Signature(msgspec.Struct, frozen=True):
+class Signature(NamedTuple):
     """A model's tensors; `platform` is its name in the Open Inference Protocol (`onnx_onnxv1`).
 
     `optional` are the outputs that are computed only for a request that names them, `optional_inputs` the inputs that
@@ -44,7 +42,7 @@ class Signature(msgspec.Struct, frozen=True):
         return tuple(spec.name for spec in self.outputs if spec.name not in self.optional)
 
 
-class EngineOptions(msgspec.Struct, frozen=True):
+class EngineOptions(NamedTuple):
     """Options of an engine.
 
     threads       CPU threads of one inference

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -239,3 +241,35 @@ def test_a_folder_with_files_is_not_touched(tmp_path: Path) -> None:
     with pytest.raises(NotSaved, match="is not an empty folder: give a new one"):
         save(LogisticRegression(), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+LIGHT = """
+import sys
+for name in ("msgspec", "uvloop", "aiohttp"):  # packages of the server, which a light installation does not have
+    sys.modules[name] = None
+import numpy, xgboost
+from sklearn.linear_model import LogisticRegression
+from knodel.saving.save import save
+rows, labels = numpy.eye(4), [0, 1, 0, 1]
+class Same:
+    def predict(self, x):
+        return x
+save(LogisticRegression().fit(rows, labels), sys.argv[1] + "/1", example=rows)
+save(xgboost.XGBClassifier(n_estimators=1).fit(rows, labels), sys.argv[1] + "/2", example=rows)
+save(Same, sys.argv[1] + "/3", example=rows, allow_code=True)
+"""
+
+
+def test_a_light_installation_saves_models(tmp_path: Path) -> None:
+    (tmp_path / "light.py").write_text(LIGHT)
+    root = Path(__file__).parents[3]
+    done = subprocess.run(
+        [sys.executable, tmp_path / "light.py", tmp_path],
+        cwd=root,
+        env={"PYTHONPATH": "."},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    written = {path.name for folder in "123" for path in (tmp_path / folder).iterdir()}
+    assert written == {"model.skops", "model.ubj", "model.py", "example.json"}
