@@ -218,14 +218,14 @@ def test_other_objects_are_refused_with_the_remedy(obj: object, reason: str, tmp
 
 
 @pytest.mark.parametrize(("example", "reason"), [
-    (PEOPLE[:0], "the example is empty"),
-    (PEOPLE.rename(columns={"age": "Age"}), "the example has no 'age', an unknown 'Age': the inputs of the model are"),
-    ({"age": [20.0]}, "the example has no 'city'"),
-    ({"age": ["old"], "city": ["Bern"]}, "the example of input 'age' is not numbers: the model expects FP64"),
-    ({"age": [20.0], "city": [1]}, "the example of input 'city' is not strings"),
+    (PEOPLE[:0], "the example does not fit the model: there is no row: give at least one"),
+    (PEOPLE.rename(columns={"age": "Age"}), "there is no 'age', an unknown 'Age': the inputs of the model are"),
+    ({"age": [20.0]}, "there is no 'city'"),
+    ({"age": ["old"], "city": ["Bern"]}, "input 'age' has values that are not numbers: the model expects FP64"),
+    ({"age": [20.0], "city": [1]}, "input 'city' has values that are not strings"),
     ({"age": [[20.0]], "city": ["Bern"]}, r"'age' has shape \[1, 1\]: the model expects \[-1\]"),
-    ({"age": [float("nan")], "city": ["Bern"]}, "'age' has NaN or infinity, which JSON cannot hold"),
-    ([[20.0, "Bern"]], "the model has the inputs age, city: give a data frame or a dict by name as example"),
+    ({"age": [float("nan")], "city": ["Bern"]}, "the example has NaN or infinity, which JSON cannot hold"),
+    ([[20.0, "Bern"]], "the model has the inputs age, city: give a data frame or a dict by name"),
     (pd.concat([PEOPLE] * 20000), "the example has .* bytes as JSON, more than 1048576: give a few rows"),
 ])  # fmt: skip
 def test_an_example_that_does_not_fit_is_refused(example: Any, reason: str, tmp_path: Path) -> None:
