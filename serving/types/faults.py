@@ -151,8 +151,10 @@ def claim_of(uri: str) -> str:
 def _scheme_fault(scheme: str, uri: str) -> str:
     remedy = f"use one of {', '.join(SCHEMES)}"
     if scheme in MLFLOW_SCHEMES:
-        fetch = f"`mlflow artifacts download --artifact-uri {uri} --dst-path DIR`"
-        remedy = f"{fetch} fetches it; deploy the files in DIR, or their URI in the artifact store"
+        remedy = (
+            f"`knodel deploy NAME --uri {uri}` resolves it by the tracking server of MLFLOW_TRACKING_URI; a Model "
+            "names the files in the artifact store"
+        )
     return f"{_FORM}, not {short_repr(uri)}: the scheme {short_repr(scheme)} is unknown, {remedy}"
 
 

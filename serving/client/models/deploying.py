@@ -10,6 +10,7 @@ from clusters.base.objects import MODEL, WARM_POOL, Kind, Object, generation_of,
 from serving.client.api import ApiCalls
 from serving.client.effects import Call, Show, reported_work, work
 from serving.client.errors import ClientError, TimedOut, UsageError
+from serving.client.mlflow.references import is_reference
 from serving.client.models.changes import store_object
 from serving.client.models.local_files import (
     is_local_path,
@@ -163,6 +164,17 @@ def _uploaded(api: ApiCalls, context: str, model: Object, dry_run: bool) -> Call
     return (yield from reported_work(upload))
 
 
+def _resolved(fields: DeployFields) -> Call[DeployFields]:
+    """Replace a URI of MLflow by the files of its version, whose number is the label unless one is given."""
+    if not fields.uri or not is_reference(fields.uri):
+        return fields
+    from serving.client.mlflow.resolve import resolve_shown  # heavy; only these URIs need it
+
+    uri = fields.uri
+    found = yield from reported_work(lambda show, _: resolve_shown(uri, show))
+    return fields._replace(uri=found.location, version=fields.version or found.version or None)
+
+
 def deploy(
     api: ApiCalls, ref: PlatformRef, name: str, namespace: str, fields: DeployFields, wait: float | None
 ) -> Call[Deployed]:
@@ -170,6 +182,7 @@ def deploy(
 
     Raises the errors of `prepare`, `store_model` and `wait_until_ready`.
     """
+    fields = yield from _resolved(fields)
     uploads = ref.kube is not None and bool(fields.uri) and is_local_path(fields.uri or "")
     model = yield from work(partial(model_of, name, namespace, fields))
     (prepared,) = yield from prepare(api, ref, [model], uploads=uploads)

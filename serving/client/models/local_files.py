@@ -16,6 +16,7 @@ from serving.client.api import ApiCalls
 from serving.client.effects import Call
 from serving.client.errors import ClientError, TimedOut, UsageError
 from serving.client.home import expand_home
+from serving.client.mlflow.references import REGISTERED, is_reference, read_reference
 from serving.client.models.waiting import wait_until
 from serving.storage.archives.archive import SUFFIXES
 from serving.storage.transfer.urls import is_file_uri, with_lower_scheme
@@ -55,7 +56,9 @@ def name_for(location: str) -> str:
         'iris'
     """
     last = location.rstrip("/").rpartition("/")[2].partition("?")[0]
-    if is_local_path(location):
+    if is_reference(location) and (found := read_reference(location)).kind in REGISTERED:
+        last = found.name  # of the registered model
+    elif is_local_path(location):
         last = Path(os.path.normpath(expand_home(location).absolute())).name
     archive = next((suffix for suffix in SUFFIXES if last.lower().endswith(suffix)), "")
     name = last.removesuffix(last[-len(archive) :]) if archive else Path(last).stem

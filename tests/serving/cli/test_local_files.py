@@ -205,11 +205,6 @@ async def test_a_uri_without_digest_leaves_that_of_the_files_before_behind(serve
 @pytest.mark.parametrize(
     ("uri", "words"),
     [
-        (
-            "runs:/0a1b/model",
-            ["the scheme 'runs' is unknown", "`mlflow artifacts download --artifact-uri runs:/0a1b/model"],
-        ),
-        ("models:/iris/Production", ["the scheme 'models' is unknown", "mlflow artifacts download"]),
         ("ftp://host/m.onnx", ["the scheme 'ftp' is unknown", "use one of file, http, https, s3"]),
     ],
 )

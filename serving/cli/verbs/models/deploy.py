@@ -14,6 +14,7 @@ from clusters.base.objects import REVISION, Key, Object, key_of, name_of, namesp
 from serving.cli.addresses import address_lines, aligned
 from serving.cli.context import Session, parse_timeout, timeout_option, verb
 from serving.cli.files import models_of
+from serving.cli.mlflow import resolve_reference
 from serving.cli.names import files, formats, models, secrets
 from serving.cli.settings import prices_in_force
 from serving.cli.texts import pool_summary, rollout_summary
@@ -21,6 +22,7 @@ from serving.client.client import Client
 from serving.client.errors import UsageError
 from serving.client.inference.example import example_request
 from serving.client.inference.ingress import ingress_target
+from serving.client.mlflow.references import is_reference
 from serving.client.models.changes import KIND_NAMES, changed_fields, store_object
 from serving.client.models.deploying import (
     KINDS_OF_FILES,
@@ -50,6 +52,7 @@ MAX_EXAMPLE_LENGTH = 1000  # characters of the request in a printed curl command
         ("Deploy a file under its own name, on a cluster with artifacts.prefix", "knodel deploy ./iris.onnx"),
         ("Deploy a new version with a rollout in steps", "knodel deploy iris --uri s3://models/iris/2 --rollout"),
         ("Send 10 % of the traffic to the new version", "knodel deploy iris --uri ./iris-2.onnx --canary 10"),
+        ("Deploy a version of MLflow's model registry", "knodel deploy churn --uri models:/churn@champion"),
         ("Deploy the Models of a file", "knodel deploy -f models.yaml"),
     ],
 )
@@ -80,10 +83,17 @@ def command(
 
     Local files are copied: the version serves the copy, even if the files change later. For a cluster they are uploaded
     to the store of its setting artifacts.prefix.
+
+    A URI models:/NAME/VERSION, models:/NAME@ALIAS or runs:/RUN_ID/PATH is resolved by MLflow's tracking server, whose
+    address is MLFLOW_TRACKING_URI. The Model names that version, so an alias that moves later changes nothing.
     """
     seconds = parse_timeout(timeout)
     if name and not source and not named["uri"] and _is_location(name):
         name, named["uri"] = name_for(name), name
+    if named["uri"] and is_reference(named["uri"]):
+        found = resolve_reference(named["uri"])
+        session.output.warn(found.text)
+        named |= {"uri": found.location, "version": named["version"] or found.version or None}
     objects = _from_file(session, name, source, named) if source else [_from_flags(session, name, named)]
     client = session.client(seconds)
     uploads = session.kube is not None and bool(named["uri"]) and is_local_path(named["uri"])

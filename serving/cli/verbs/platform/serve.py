@@ -12,10 +12,12 @@ import click
 from clusters.base.redact import redact_url
 from serving.cli.addresses import reachable_host
 from serving.cli.context import Session, verb
+from serving.cli.mlflow import resolve_reference
 from serving.cli.names import files, formats, name_of_path
 from serving.client.errors import ClientError, UsageError
 from serving.client.home import expand_home
-from serving.client.models.local_files import uri_of
+from serving.client.mlflow.references import is_reference
+from serving.client.models.local_files import name_for, uri_of
 from serving.types.faults import storage_uri_fault
 
 _PORT: Final = click.IntRange(1, 65535)
@@ -80,6 +82,8 @@ def command(
         raise UsageError("--name cannot be used with --models, which are named after their files and folders: omit it")
     _check_ports({"--port": port, "--grpc-port": grpc_port, "--management-port": management_port})
     ports = {"PORT": str(port), "MANAGEMENT_PORT": str(management_port or 0), "GRPC_PORT": str(grpc_port or "")}
+    if is_reference(path) and not models:
+        name, path = name or name_for(path), resolve_reference(path).location
     uri = "" if models else uri_of(path)
     if uri and (fault := storage_uri_fault(uri)):
         raise UsageError(f"{redact_url(uri)}: {fault}")
