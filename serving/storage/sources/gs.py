@@ -47,7 +47,8 @@ class GoogleBucket:
 
     def _request(self, rest: str) -> StoreRequest:
         with self._lock:
-            self._get_token = self._get_token or token_getter(self._context, self._name)
+            client = self._context.downloader.client
+            self._get_token = self._get_token or token_getter(client, self._context.credentials, self._name)
             token = self._get_token()
         secrets = {"Authorization": f"Bearer {token}"} if token else {}
         return StoreRequest(f"{self._endpoint}/{self._bucket}{rest}", self._name, secrets=secrets)

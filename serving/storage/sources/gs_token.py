@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from serving.storage.base.errors import StorageError
-from serving.storage.sources.source import SourceContext
 from serving.storage.transfer.client import StoreClient, StoreRequest
-from serving.storage.transfer.credentials import LARGEST_TOKEN, read_access_token, read_small_file
+from serving.storage.transfer.credentials import LARGEST_TOKEN, Credentials, read_access_token, read_small_file
 
 KEY_FILE: Final = "gcloud-application-credentials.json"
 SCOPE: Final = "https://www.googleapis.com/auth/devstorage.read_only"
+WRITE_SCOPE: Final = "https://www.googleapis.com/auth/devstorage.read_write"
+AMBIENT_REMEDY: Final = (
+    "log in with `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS to a key file"
+)
+_LOGIN_FILE: Final = "application_default_credentials.json"  # of gcloud, in its folder of settings
 METADATA_HOST: Final = "metadata.google.internal"
 """Host of the metadata service, unless GCE_METADATA_HOST names another one, as for Google's libraries."""
 _METADATA: Final = "/computeMetadata/v1/instance/service-accounts/default/token"
@@ -28,39 +32,85 @@ GetToken = Callable[[], str]
 """Return a valid token, or "" for anonymous requests. Raises StorageError."""
 
 
-def token_getter(context: SourceContext, name: str) -> GetToken:
+def token_getter(client: StoreClient, credentials: Credentials, name: str) -> GetToken:
     """Return the source of tokens: the key in the Secret, else the identity of the Pod, else anonymous requests.
 
     The identity of the Pod is used only if the administrator allows the host of the metadata service. Raises
     StorageError.
     """
-    client, credentials = context.downloader.client, context.credentials
+    key = _key(credentials, name)
+    if key is not None:
+        remedy = f"{KEY_FILE} in the Secret must be the key of a service account"
+        return KeyFile(key, client, name, SCOPE, remedy, ("service_account",))
+    host = credentials.environ.get("GCE_METADATA_HOST") or METADATA_HOST
+    return PodIdentity(host, client, name) if client.allows(host.partition(":")[0]) else lambda: ""
+
+
+def ambient_token_getter(client: StoreClient, credentials: Credentials, name: str) -> GetToken:
+    """Return the source of tokens that may write, of the user of this machine, by the order of Google's libraries.
+
+    That is GOOGLE_APPLICATION_CREDENTIALS, else the login of gcloud, else the identity of a machine on Google's cloud;
+    with STORAGE_EMULATOR_HOST and without the first, requests are anonymous. Raises StorageError.
+    """
+    key = _key(credentials, name)
+    if key is None and credentials.get("STORAGE_EMULATOR_HOST"):
+        return lambda: ""
+    if key is None:
+        folder = credentials.get("CLOUDSDK_CONFIG") or Path("~/.config/gcloud").expanduser()
+        key = read_small_file(Path(folder) / _LOGIN_FILE, "the login of gcloud")
+    if key is not None:
+        return KeyFile(key, client, name, WRITE_SCOPE, AMBIENT_REMEDY, ("service_account", "authorized_user"))
+    identity = PodIdentity(credentials.environ.get("GCE_METADATA_HOST") or METADATA_HOST, client, name)
+
+    def of_machine() -> str:
+        try:
+            return identity()
+        except StorageError as error:
+            raise StorageError(f"{name}: has no credentials for Google Cloud Storage: {AMBIENT_REMEDY}") from error
+
+    return of_machine
+
+
+def _key(credentials: Credentials, name: str) -> bytes | None:
+    """Return the key file of the Secret, else of GOOGLE_APPLICATION_CREDENTIALS. Raises StorageError."""
     key = credentials.file(KEY_FILE)
     path = credentials.get("GOOGLE_APPLICATION_CREDENTIALS")
     if key is None and path:
         key = read_small_file(Path(path), "the file in GOOGLE_APPLICATION_CREDENTIALS")
         if key is None:
             raise StorageError(f"{name}: the file in GOOGLE_APPLICATION_CREDENTIALS does not exist")
-    if key is not None:
-        return ServiceAccount(key, client, name)
-    host = credentials.environ.get("GCE_METADATA_HOST") or METADATA_HOST
-    return PodIdentity(host, client, name) if client.allows(host.partition(":")[0]) else lambda: ""
+    return key
 
 
-class ServiceAccount:
-    """Tokens of a service account; `key` is the content of its key file. Raises StorageError."""
+class KeyFile:
+    """Tokens for the content `key` of a credentials file of one of these `types`.
 
-    def __init__(self, key: bytes, client: StoreClient, name: str) -> None:
+    Raises StorageError with the `remedy`.
+    """
+
+    def __init__(
+        self, key: bytes, client: StoreClient, name: str, scope: str, remedy: str, types: Sequence[str]
+    ) -> None:
         from google.auth.exceptions import GoogleAuthError
-        from google.oauth2.service_account import Credentials
+        from google.oauth2.credentials import Credentials as UserCredentials
+        from google.oauth2.service_account import Credentials as ServiceCredentials
 
         # the other ones: for JSON of another form, and for times out of range
         self._errors = (GoogleAuthError, ValueError, TypeError, AttributeError, RecursionError, OverflowError)
         self._client = client
         self._name = name
-        factory: Any = Credentials  # its methods have no types
+        self._remedy = remedy
+        service: Any = ServiceCredentials  # their methods have no types
+        user: Any = UserCredentials
         try:
-            self._account = factory.from_service_account_info(json.loads(key), scopes=[SCOPE])
+            info = json.loads(key)
+            kind = info.get("type", types[0])
+            if kind not in types:
+                raise ValueError(kind)
+            if kind == "authorized_user":  # its scopes were chosen at the login
+                self._account = user.from_authorized_user_info(info)
+            else:
+                self._account = service.from_service_account_info(info, scopes=[scope])
         except self._errors as error:
             raise self._no_token(error) from error
 
@@ -75,9 +125,7 @@ class ServiceAccount:
 
     def _no_token(self, error: Exception) -> StorageError:
         reason = type(error).__name__
-        return StorageError(
-            f"{self._name}: no access token ({reason}): {KEY_FILE} in the Secret must be the key of a service account"
-        )
+        return StorageError(f"{self._name}: no access token ({reason}): {self._remedy}")
 
 
 class PodIdentity:

@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from serving.storage.base.errors import StorageError, TransferInterrupted
 from serving.storage.upload.artifact import Counter, LocalArtifact, read_artifact
@@ -37,6 +37,26 @@ class UploadedArtifact:
     digest: str
     size: int
     sent: int = 0
+
+
+class ObjectUploads(Protocol):
+    """Uploads to one bucket of an object store. All methods raise StorageError."""
+
+    def has(self, key: str, blob: Blob) -> bool:
+        """Return whether the store has the whole object."""
+        ...
+
+    def sizes(self, prefix: str) -> dict[str, int] | None:
+        """Return the sizes of all objects below a prefix by key; None without the right to list them."""
+        ...
+
+    def upload(self, blobs: Mapping[str, Blob]) -> None:
+        """Store objects by their keys; an object appears when all its parts are there."""
+        ...
+
+    def write(self, key: str, content: bytes) -> None:
+        """Store a small object."""
+        ...
 
 
 def ignore_upload_progress(phase: str, done: int, total: int) -> None:
@@ -101,9 +121,7 @@ def _send(
     artifact: LocalArtifact, located: UploadedArtifact, target: ArtifactPrefix, uploader: Uploader,
     environ: Mapping[str, str],
 ) -> None:  # fmt: skip
-    from serving.storage.upload.s3 import S3Uploads
-
-    store = S3Uploads(target, uploader, environ)
+    store = _store(target, uploader, environ)
     first = located.uri.removeprefix(target.uri(""))
     if not artifact.folder:
         (blob,) = artifact.files
@@ -123,3 +141,13 @@ def _send(
     store.upload(missing)
     if missing or listing not in sizes:
         store.write(listing, artifact.listing())
+
+
+def _store(target: ArtifactPrefix, uploader: Uploader, environ: Mapping[str, str]) -> ObjectUploads:
+    if target.scheme == "gs":
+        from serving.storage.upload.gs import GoogleUploads  # heavy
+
+        return GoogleUploads(target, uploader, environ)
+    from serving.storage.upload.s3 import S3Uploads  # heavy
+
+    return S3Uploads(target, uploader, environ)

@@ -6,7 +6,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
+from clusters.net.ssrf import LOOPBACK_HOSTS
 from serving.storage.base.errors import HttpStatusError
+from serving.storage.sources.gs_token import METADATA_HOST
 from serving.storage.transfer.client import StoreClient, StoreRequest
 from serving.storage.transfer.limits import TransferDeadline, TransferLimits
 from serving.storage.transfer.parallel import run_all
@@ -36,7 +38,7 @@ class Uploader:
         self.name = name
         self.counter = counter
         self.records = records
-        self.client = StoreClient(frozenset(), limits, deadline)
+        self.client = StoreClient(LOOPBACK_HOSTS | {METADATA_HOST}, limits, deadline)
         self.retry = Retry(limits, deadline, None)
         self._sent = Counter(_ignore, 0)
         self._at_once = limits.files_at_once
