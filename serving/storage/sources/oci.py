@@ -63,7 +63,8 @@ class OciImageSource:
 
     def download(self, work: Path, progress: Progress) -> DownloadedFolder:
         """Download and unpack the layers. Raises StorageError."""
-        registry = Registry(self._reference, self._login(), self._context.downloader, self._name)
+        downloader = self._context.downloader
+        registry = Registry(self._reference, self._login(), downloader.client, downloader.retry, self._name)
         content = registry.manifest(self._reference.manifest)
         digest = digests.of_bytes(content)
         manifest = self._decode(content)

@@ -56,12 +56,17 @@ def parse_reference(uri: str) -> ImageReference:
     return ImageReference(found["host"], repository, found["tag"] or "latest", found["digest"] or "")
 
 
+def login_names(host: str) -> tuple[str, ...]:
+    """Return the names that a Docker config.json may have for the login of a registry."""
+    return (host, f"https://{host}", f"http://{host}", *((_HUB_LOGIN,) if host == _HUB else ()))
+
+
 def basic_credentials(config: bytes, host: str) -> str:
     """Return the credentials of a registry for HTTP Basic (base64) from a Docker config.json; "" if there are none.
 
     Raises StorageError for an invalid config.json.
     """
-    names = (host, f"https://{host}", f"http://{host}", *((_HUB_LOGIN,) if host == _HUB else ()))
+    names = login_names(host)
     try:
         logins: dict[str, Any] = json.loads(config).get("auths", {})
         for login in (logins[name] for name in names if name in logins):

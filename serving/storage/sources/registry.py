@@ -16,9 +16,11 @@ from urllib.parse import urlencode
 from serving.storage.base import digest as digests
 from serving.storage.base.errors import HttpStatusError, StorageError
 from serving.storage.sources.oci_reference import ImageReference
-from serving.storage.transfer.client import StoreRequest, StoreResponse
+from serving.storage.transfer.client import StoreClient, StoreRequest, StoreResponse
 from serving.storage.transfer.credentials import read_access_token
-from serving.storage.transfer.downloader import Download, Downloader
+from serving.storage.transfer.downloader import Download
+from serving.storage.transfer.retry import Retry
+from serving.storage.transfer.urls import parse_url
 
 LARGEST_MANIFEST: Final = 4 << 20  # bytes; registries must accept at least this size by the specification
 MANIFESTS: Final = (
@@ -31,45 +33,64 @@ _UNAUTHORIZED: Final = (401, 403)
 _FIELD: Final = re.compile(r'(\w+)="([^"]*)"')
 
 
-class Registry:
-    """One repository of a registry. `login` are the credentials for HTTP Basic (base64), "" without any."""
+PULL: Final = "pull"
+PUSH: Final = "pull,push"
+REPLICA_REMEDY: Final = "check .dockerconfigjson in the Secret"
 
-    def __init__(self, reference: ImageReference, login: str, downloader: Downloader, name: str) -> None:
+
+class Registry:
+    """One repository of a registry. `login` are the credentials for HTTP Basic (base64), "" without any.
+
+    `actions` are those that a token must allow, PULL or PUSH; `remedy` is that of a refused login.
+    """
+
+    def __init__(
+        self, reference: ImageReference, login: str, client: StoreClient, retry: Retry, name: str,
+        *, actions: str = PULL, remedy: str = REPLICA_REMEDY,
+    ) -> None:  # fmt: skip
         self._reference = reference
         self._login = login
-        self._downloader = downloader
-        self._client = downloader.client
+        self._client = client
+        self._retry = retry
         self._name = name
+        self._actions = actions
+        self._remedy = remedy
         self._secrets: Mapping[str, str] = {}
 
     def manifest(self, reference: str) -> bytes:
         """Return the manifest with a tag or a digest, which is verified. Raises StorageError."""
-        content = self._downloader.retry.run(partial(self._manifest, reference))
+        content = self._retry.run(partial(self._manifest, reference))
         if reference.startswith(digests.PREFIX):
             digests.check(self._name, reference, digests.of_bytes(content))
         return content
 
     def layer(self, digest: str, size: int, path: Path) -> Download:
         """Return the download of a layer into the file at `path`."""
-        request = partial(self._request, f"/blobs/{digest}")
+        request = partial(self.request, f"/blobs/{digest}")
         return Download(f"{self._name}: a layer", request, path, size, size, digest)
 
     def _manifest(self, reference: str) -> bytes:
-        request = self._request(f"/manifests/{reference}", {"Accept": ", ".join(MANIFESTS)})
+        request = self.request(f"/manifests/{reference}", {"Accept": ", ".join(MANIFESTS)})
         with self._client.stream(request) as response:
             if response.status == 404:
                 raise HttpStatusError(f"{self._name}: the registry has no such manifest: check repository and tag", 404)
             if response.status in _UNAUTHORIZED:
-                raise HttpStatusError(
-                    f"{self._name}: the registry denies access: check .dockerconfigjson in the Secret", response.status
-                )
+                raise HttpStatusError(f"{self._name}: the registry denies access: {self._remedy}", response.status)
             response.raise_for_status()
             return self._client.read(response, LARGEST_MANIFEST)
 
-    def _request(self, path: str, headers: Mapping[str, str] | None = None) -> StoreRequest:
-        return StoreRequest(
-            f"{self._reference.base}{path}", self._name, headers or {}, self._secrets, login=self._log_in
-        )
+    def request(
+        self, path: str, headers: Mapping[str, str] | None = None, method: str = "", body: bytes | None = None
+    ) -> StoreRequest:
+        """Return a request for a path of the repository's API, or for a URL that the registry has responded with.
+
+        Only the registry's own origin gets the token.
+        """
+        url = path if "://" in path else f"{self._reference.base}{path}"
+        own = parse_url(url).origin == parse_url(self._reference.base).origin
+        login = self._log_in if own else None
+        secrets = self._secrets if own else {}
+        return StoreRequest(url, self._name, headers or {}, secrets, login=login, method=method, body=body)
 
     def _log_in(self, response: StoreResponse) -> Mapping[str, str]:
         """Return the Authorization header after a 401, and keep it for further requests. Raises StorageError."""
@@ -86,12 +107,10 @@ class Registry:
         realm = given.get("realm", "")
         if self._reference.base.startswith("https:") and not realm.startswith("https:"):
             raise StorageError(f"{self._name}: the registry requires a login without encryption: refused")
-        scope = f"repository:{self._reference.repository}:pull"
+        scope = f"repository:{self._reference.repository}:{self._actions}"
         query = urlencode({"service": given.get("service", ""), "scope": scope})
         url = realm + ("&" if "?" in realm else "?") + query
         with self._client.stream(StoreRequest(url, f"{self._name}: the login", secrets=basic), allowed) as response:
             if response.status != 200:
-                raise HttpStatusError(
-                    f"{self._name}: the login was refused: check .dockerconfigjson in the Secret", response.status
-                )
+                raise HttpStatusError(f"{self._name}: the login was refused: {self._remedy}", response.status)
             return {"Authorization": f"Bearer {read_access_token(self._client, response).value}"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -64,15 +64,33 @@ class Counter:
             self._report(self.count, self._total)
 
 
-def read_artifact(path: Path, report: Report) -> LocalArtifact:
-    """Return the file or folder at `path` with all digests.
+@dataclass(frozen=True, slots=True)
+class LocalFiles:
+    """The files of an artifact by their relative paths (POSIX, sorted), not read yet. `folder` as in LocalArtifact."""
+
+    name: str
+    contents: Mapping[str, FileContent]
+    folder: bool
+
+    @property
+    def size(self) -> int:
+        """The size of all files in bytes."""
+        return sum(content.size for content in self.contents.values())
+
+    def name_of(self, path: str) -> str:
+        """Return the name of a file in messages."""
+        return f"{self.name}: {path!r}" if self.folder else self.name
+
+
+def find_files(path: Path, file_name: str = "") -> LocalFiles:
+    """Return the file or folder at `path`; a single file as `file_name`, by default its own name.
 
     Raises StorageError for a missing path, an empty folder, links that leave the folder, more than `disk.MOST_FILES`
     files, and more than LARGEST_FILE bytes in all, which no replica loads.
     """
     name = str(path)
     if not is_folder(path, name):
-        return _read(name, {path.name: FileContent(path, name)}, report, folder=False)
+        return _bounded(LocalFiles(name, {file_name or path.name: FileContent(path, name)}, folder=False))
     root = real_path(path, name)
     found = disk.list_files(root, name)
     if not found:
@@ -81,20 +99,23 @@ def read_artifact(path: Path, report: Report) -> LocalArtifact:
         if not one.isprintable():  # also for names that are not UTF-8
             raise StorageError(f"{name}: the file name {one!r} has characters that stores do not accept: rename it")
     contents = {one: FileContent(root / one, f"{name}: {one!r}", root) for one in found}
-    return _read(name, contents, report, folder=True)
+    return _bounded(LocalFiles(name, contents, folder=True))
 
 
-def _read(name: str, contents: dict[str, FileContent], report: Report, *, folder: bool) -> LocalArtifact:
-    total = sum(content.size for content in contents.values())
-    if total > LARGEST_FILE:
-        raise StorageError(
-            f"{name}: has {format_size(total)}, and {format_size(LARGEST_FILE)} is the limit of one replica"
-        )
-    counter = Counter(report, total)
+def hash_files(files: LocalFiles, report: Report) -> LocalArtifact:
+    """Read the files, and return them with their digests. Raises StorageError."""
+    counter = Counter(report, files.size)
     tasks = [
-        partial(hash_content, path, f"{name}: {path!r}" if folder else name, content, counter.add)
-        for path, content in contents.items()
+        partial(hash_content, path, files.name_of(path), content, counter.add)
+        for path, content in files.contents.items()
     ]
-    files: Sequence[Blob] = run_all(tasks, READ_AT_ONCE, lambda: None)
-    digest = digests.of_folder({file.path: file.digest for file in files}) if folder else files[0].digest
-    return LocalArtifact(name, tuple(files), folder, digest)
+    blobs: Sequence[Blob] = run_all(tasks, READ_AT_ONCE, lambda: None)
+    digest = digests.of_folder({blob.path: blob.digest for blob in blobs}) if files.folder else blobs[0].digest
+    return LocalArtifact(files.name, tuple(blobs), files.folder, digest)
+
+
+def _bounded(files: LocalFiles) -> LocalFiles:
+    if files.size > LARGEST_FILE:
+        limit = f"{format_size(LARGEST_FILE)} is the limit of one replica"
+        raise StorageError(f"{files.name}: has {format_size(files.size)}, and {limit}")
+    return files

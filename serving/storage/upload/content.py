@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -60,6 +62,38 @@ class FileContent:
                 return file.read(length)
             except OSError as error:
                 raise StorageError(f"{self._name}: cannot be read ({error.strerror})") from error
+
+
+class BytesContent:
+    """Bytes in memory."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self.size = len(content)
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return `length` bytes, or fewer at the end."""
+        return self._content[offset : offset + length]
+
+
+class JoinedContent:
+    """Several contents, one after the other."""
+
+    def __init__(self, contents: Sequence[Content]) -> None:
+        self._contents = contents
+        self._ends = list(accumulate(content.size for content in contents))
+        self.size = self._ends[-1] if self._ends else 0
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return `length` bytes, or fewer at the end. Raises StorageError."""
+        found = bytearray()
+        index = bisect_right(self._ends, offset)
+        while len(found) < length and index < len(self._contents):
+            content = self._contents[index]
+            begin = max(offset - (self._ends[index] - content.size), 0)
+            found += content.read(begin, min(length - len(found), content.size - begin))
+            index += 1
+        return bytes(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,17 +6,20 @@ continues where it stopped, and an artifact that is not complete cannot be taken
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final, Protocol
 
+from serving.storage.archives.archive import is_archive, unpack
 from serving.storage.base.errors import StorageError, TransferInterrupted
-from serving.storage.upload.artifact import Counter, LocalArtifact, read_artifact
-from serving.storage.upload.content import Blob
-from serving.storage.upload.prefix import ArtifactPrefix, parse_prefix
+from serving.storage.upload.artifact import Counter, find_files, hash_files
+from serving.storage.upload.image import make_image
+from serving.storage.upload.objects import PlannedObjects
+from serving.storage.upload.prefix import parse_prefix
 from serving.storage.upload.records import UploadRecords
 from serving.storage.upload.uploader import Uploader
 
@@ -26,7 +29,6 @@ UploadProgress = Callable[[str, int, int], None]
 """Called with the phase (READING or UPLOADING), the bytes that are done and their total, by one thread at a time."""
 _EXTRAS: Final = {"s3": "s3", "gs": "gcs"}
 """The extra that installs the library of a scheme."""
-_LISTING: Final = ".files"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,23 +41,26 @@ class UploadedArtifact:
     sent: int = 0
 
 
-class ObjectUploads(Protocol):
-    """Uploads to one bucket of an object store. All methods raise StorageError."""
+class Plan(Protocol):
+    """What an upload stores where."""
 
-    def has(self, key: str, blob: Blob) -> bool:
-        """Return whether the store has the whole object."""
+    @property
+    def uri(self) -> str:
+        """The storage URI."""
         ...
 
-    def sizes(self, prefix: str) -> dict[str, int] | None:
-        """Return the sizes of all objects below a prefix by key; None without the right to list them."""
+    @property
+    def digest(self) -> str:
+        """The digest that replicas compute."""
         ...
 
-    def upload(self, blobs: Mapping[str, Blob]) -> None:
-        """Store objects by their keys; an object appears when all its parts are there."""
+    @property
+    def size(self) -> int:
+        """The size in bytes."""
         ...
 
-    def write(self, key: str, content: bytes) -> None:
-        """Store a small object."""
+    def send(self, uploader: Uploader, environ: Mapping[str, str]) -> None:
+        """Store what the store does not have. Raises StorageError."""
         ...
 
 
@@ -67,8 +72,8 @@ def locate(
     path: Path, prefix: str, file_name: str = "", progress: UploadProgress = ignore_upload_progress
 ) -> UploadedArtifact:
     """Return what `upload` would return for these files, without sending anything. Raises StorageError."""
-    artifact = read_artifact(path, partial(progress, READING))
-    return _located(artifact, parse_prefix(prefix), file_name or path.name)
+    with _plan(path, prefix, file_name, progress) as plan:
+        return UploadedArtifact(plan.uri, plan.digest, plan.size)
 
 
 def upload(
@@ -93,61 +98,38 @@ def upload(
     Example:
         upload(Path("iris.onnx"), "s3://models/team", os.environ, Path("cache")).uri  # "s3://models/team/sha256/…"
     """
-    target = parse_prefix(prefix)
-    artifact = read_artifact(path, partial(progress, READING))
-    located = _located(artifact, target, file_name or path.name)
-    counter = Counter(partial(progress, UPLOADING), artifact.size)
     records = UploadRecords(cache / "uploads", warn)
+    scheme = prefix.partition("://")[0]
     try:
-        with closing(Uploader(artifact.name, counter, records)) as uploader:
-            _send(artifact, located, target, uploader, environ)
-            return UploadedArtifact(located.uri, located.digest, located.size, uploader.sent)
+        with _plan(path, prefix, file_name, progress) as plan:
+            counter = Counter(partial(progress, UPLOADING), plan.size)
+            with closing(Uploader(str(path), counter, records)) as uploader:
+                plan.send(uploader, environ)
+                return UploadedArtifact(plan.uri, plan.digest, plan.size, uploader.sent)
     except TransferInterrupted as error:
         raise TransferInterrupted(f"{error}; the same command continues the upload") from error
     except ModuleNotFoundError as error:
-        if target.scheme not in _EXTRAS:
+        if scheme not in _EXTRAS:
             raise
         raise StorageError(
-            f"{prefix}: needs {error.name}, which is not installed: pip install 'knodel[{_EXTRAS[target.scheme]}]'"
+            f"{prefix}: needs {error.name}, which is not installed: pip install 'knodel[{_EXTRAS[scheme]}]'"
         ) from error
 
 
-def _located(artifact: LocalArtifact, target: ArtifactPrefix, file_name: str) -> UploadedArtifact:
-    rest = "/" if artifact.folder else f"/{file_name}"
-    return UploadedArtifact(target.uri(target.key(artifact.digest, rest)), artifact.digest, artifact.size)
-
-
-def _send(
-    artifact: LocalArtifact, located: UploadedArtifact, target: ArtifactPrefix, uploader: Uploader,
-    environ: Mapping[str, str],
-) -> None:  # fmt: skip
-    store = _store(target, uploader, environ)
-    first = located.uri.removeprefix(target.uri(""))
-    if not artifact.folder:
-        (blob,) = artifact.files
-        if store.has(first, blob):
-            uploader.counter.add(blob.size)
-        else:
-            store.upload({first: blob})
+@contextmanager
+def _plan(path: Path, prefix: str, file_name: str, progress: UploadProgress) -> Iterator[Plan]:
+    """Yield the plan for the files at `path`, which are read for their digests."""
+    target = parse_prefix(prefix)
+    report = partial(progress, READING)
+    name = file_name or path.name
+    if target.scheme != "oci":
+        yield PlannedObjects(hash_files(find_files(path), report), target, name)
         return
-    blobs: dict[str, Blob] = {first + blob.path: blob for blob in artifact.files}
-    listing = target.key(artifact.digest, _LISTING)
-    sizes = store.sizes(target.key(artifact.digest, ""))
-    if sizes is None:
-        found = uploader.run_all([partial(store.has, key, blob) for key, blob in blobs.items()])
-        sizes = {key: blob.size for (key, blob), has in zip(blobs.items(), found, strict=True) if has}
-    missing = {key: blob for key, blob in blobs.items() if sizes.get(key) != blob.size}
-    uploader.counter.add(artifact.size - sum(blob.size for blob in missing.values()))
-    store.upload(missing)
-    if missing or listing not in sizes:
-        store.write(listing, artifact.listing())
+    from serving.storage.upload.oci import PlannedImage
 
-
-def _store(target: ArtifactPrefix, uploader: Uploader, environ: Mapping[str, str]) -> ObjectUploads:
-    if target.scheme == "gs":
-        from serving.storage.upload.gs import GoogleUploads  # heavy
-
-        return GoogleUploads(target, uploader, environ)
-    from serving.storage.upload.s3 import S3Uploads  # heavy
-
-    return S3Uploads(target, uploader, environ)
+    if not is_archive(path.name) or path.is_dir():
+        yield PlannedImage(make_image(find_files(path, name), report), prefix)
+        return
+    with TemporaryDirectory(prefix="knodel-") as folder:  # an image has the files of an archive, as replicas unpack it
+        unpack(path, path.name, Path(folder), str(path))
+        yield PlannedImage(make_image(replace(find_files(Path(folder)), name=str(path)), report), prefix)
