@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import io
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final, Protocol
 from urllib.parse import urljoin
 
 from clusters.base.sizes import format_size
@@ -35,6 +34,19 @@ _CHUNK: Final = 1 << 18  # bytes between two checks of the limits
 _LONGEST_RETRY_AFTER: Final = 60.0  # s
 
 
+class BodySource(Protocol):
+    """The body of a request that is not in memory as a whole."""
+
+    @property
+    def size(self) -> int:
+        """The size in bytes."""
+        ...
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return `length` bytes, or fewer at the end. Raises StorageError."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class StoreRequest:
     """A GET request, a POST with a `body`, or another `method`. `name` denotes it in messages.
@@ -48,7 +60,7 @@ class StoreRequest:
     name: str
     headers: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
-    body: bytes | None = None
+    body: bytes | BodySource | None = None
     login: Callable[[StoreResponse], Mapping[str, str]] | None = None
     method: str = ""
     sent: Callable[[int], None] | None = None
@@ -187,13 +199,15 @@ class StoreClient:
         headers |= {**request.headers, **secrets}
         method = request.method or ("GET" if request.body is None else "POST")
         if request.body is not None:
-            headers["Content-Length"] = str(len(request.body))
+            size = len(request.body) if isinstance(request.body, bytes) else request.body.size
+            headers["Content-Length"] = str(size)
         idle = self.pool.take(url, allowed) if method not in _NOT_REPEATABLE else None
         connection = idle or self.pool.open(url, request.name, allowed)
         while True:
             try:
                 with contextlib.suppress(*_REFUSED_BODY) if request.body else contextlib.nullcontext():
-                    connection.request(method, url.request_target, _body_reader(request), headers)
+                    body: Any = None if request.body is None else _BodyReader(request.body, request.sent)
+                    connection.request(method, url.request_target, body, headers)
                 return connection, connection.getresponse()
             except (OSError, http.client.HTTPException) as error:
                 connection.close()
@@ -210,24 +224,24 @@ class StoreClient:
                 raise
 
 
-def _body_reader(request: StoreRequest) -> io.BytesIO | None:
-    """Return a reader of the body that reports the bytes which have been read from it, and so were sent before."""
-    if request.body is None:
-        return None
-    return _ReportingReader(request.body, request.sent) if request.sent else io.BytesIO(request.body)
+class _BodyReader:
+    """Reads a request's body, and reports at each read the bytes of the former reads, which were sent."""
 
-
-class _ReportingReader(io.BytesIO):
-    """Calls `sent` with the bytes of the former reads at each read."""
-
-    def __init__(self, body: bytes, sent: Callable[[int], None]) -> None:
-        super().__init__(body)
+    def __init__(self, body: bytes | BodySource, sent: Callable[[int], None] | None) -> None:
+        self._body = body
         self._sent = sent
+        self._offset = 0
 
-    def read(self, size: int | None = -1, /) -> bytes:
+    def read(self, size: int) -> bytes:
         """Return the next block."""
-        self._sent(self.tell())
-        return super().read(size)
+        if self._sent is not None:
+            self._sent(self._offset)
+        if isinstance(self._body, bytes):
+            block = self._body[self._offset : self._offset + size]
+        else:
+            block = self._body.read(self._offset, size)
+        self._offset += len(block)
+        return block
 
 
 def _redirect_url(failure: str, url: str, location: str) -> str:

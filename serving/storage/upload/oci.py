@@ -22,9 +22,13 @@ from serving.storage.upload.answers import Answer
 from serving.storage.upload.content import Blob
 from serving.storage.upload.docker_login import docker_login
 from serving.storage.upload.image import MANIFEST, Image
+from serving.storage.upload.records import UploadRecord
 from serving.storage.upload.uploader import Uploader
 
 _BINARY: Final = {"Content-Type": "application/octet-stream"}
+_CREATED: Final = (201, 204)
+_REFUSED_CHUNK: Final = (400, 404, 405, 411, 413, 416, 501)
+"""Statuses with which registries refuse chunks, or the order of chunks."""
 _RANGE: Final = re.compile(r"(?:bytes=)?0-([0-9]{1,15})")
 _ENDED: Final = (400, 404, 405, 416)
 """Statuses for an upload that the registry does not have any more, or whose state is not that of the record."""
@@ -66,27 +70,39 @@ class RegistryUploads:
                 self._uploader.counter.add(blob.size)
                 record.delete()
                 return
-            location, offset = self._stored(record.session) or (self._begin(), 0)
-            self._uploader.counter.add(offset)
-            record.save(location)
-            while offset < blob.size:
-                index, skipped = divmod(offset, content.PART)
-                part = blob.part(index)[skipped:]
-                headers = {**_BINARY, "Content-Range": f"{offset}-{offset + len(part) - 1}"}
-                request = self._request(location, "PATCH", headers=headers)
-                location = self._location(
-                    location, self._uploader.send_part(request, (201, 202, 204), self._remedy, part)
-                )
-                offset += len(part)
-                record.save(location)
-            end = f"{location}{'&' if '?' in location else '?'}digest={blob.digest}"
-            self._uploader.send(self._request(end, "PUT", b"", _BINARY), (201, 204), self._remedy)
+            if blob.size <= content.PART or not self._send_chunks(blob, record):
+                self._send_whole(blob)
             record.delete()
+
+    def _send_chunks(self, blob: Blob, record: UploadRecord) -> bool:
+        """Send the chunks of a blob that the registry does not have yet; return False if it refuses chunks."""
+        location, offset = self._stored(record.session) or (self._begin(), 0)
+        self._uploader.counter.add(offset)
+        record.save(location)
+        while offset < blob.size:
+            index, skipped = divmod(offset, content.PART)
+            part = blob.part(index)[skipped:]
+            place = {**_BINARY, "Content-Range": f"{offset}-{offset + len(part) - 1}"}
+            request = self._request(location, "PATCH", headers=place)
+            answer = self._uploader.send_part(request, (201, 202, 204, *_REFUSED_CHUNK), self._remedy, part)
+            if answer.status in _REFUSED_CHUNK:
+                self._uploader.counter.add(-offset - len(part))
+                return False
+            location = _location(location, answer)
+            offset += len(part)
+            record.save(location)
+        self._uploader.send(self._request(_end(location, blob), "PUT", b"", _BINARY), _CREATED, self._remedy)
+        return True
+
+    def _send_whole(self, blob: Blob) -> None:
+        """Send a blob in one request."""
+        request = self._request(_end(self._begin(), blob), "PUT", headers=_BINARY)
+        self._uploader.send_part(request, _CREATED, self._remedy, blob.content)
 
     def _begin(self) -> str:
         """Begin the upload of a blob, and return its URL."""
         answer = self._uploader.send(self._request("/blobs/uploads/", "POST", b""), (201, 202), self._remedy)
-        return self._location(f"{self._base}/blobs/uploads/", answer)
+        return _location(f"{self._base}/blobs/uploads/", answer)
 
     def _stored(self, session: str) -> tuple[str, int] | None:
         """Return the URL of an unfinished upload and the bytes that the registry has; None if it does not have it."""
@@ -97,15 +113,22 @@ class RegistryUploads:
         if answer.status in _ENDED or found is None:
             return None
         last = int(found[1])  # registries respond 0-0 for no byte too
-        return self._location(session, answer), last + 1 if last else 0
-
-    def _location(self, url: str, answer: Answer) -> str:
-        return urljoin(url, answer.header("location") or url)
+        return _location(session, answer), last + 1 if last else 0
 
     def _request(
         self, path: str, method: str = "", body: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> Callable[[], StoreRequest]:
         return lambda: self._registry.request(path, headers, method, body)
+
+
+def _location(url: str, answer: Answer) -> str:
+    """Return the URL with which an upload goes on."""
+    return urljoin(url, answer.header("location") or url)
+
+
+def _end(location: str, blob: Blob) -> str:
+    """Return the URL that ends the upload of a blob."""
+    return f"{location}{'&' if '?' in location else '?'}digest={blob.digest}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from clusters.net.ssrf import LOOPBACK_HOSTS
 from serving.storage.base.errors import HttpStatusError
 from serving.storage.sources.gs_token import METADATA_HOST
-from serving.storage.transfer.client import StoreClient, StoreRequest
+from serving.storage.transfer.client import BodySource, StoreClient, StoreRequest
 from serving.storage.transfer.limits import TransferDeadline, TransferLimits
 from serving.storage.transfer.parallel import run_all
 from serving.storage.transfer.retry import Retry
@@ -73,12 +73,14 @@ class Uploader:
         return self.retry.run(lambda: self._attempt(request(), accept, remedy))
 
     def send_part(
-        self, request: Callable[[], StoreRequest], accept: Collection[int], remedy: str, part: bytes
+        self, request: Callable[[], StoreRequest], accept: Collection[int], remedy: str, part: bytes | BodySource
     ) -> Answer:
         """Do as `send` with a part as body, and count its bytes while they are sent."""
         return self.retry.run(lambda: self._counted_attempt(request(), accept, remedy, part))
 
-    def _counted_attempt(self, request: StoreRequest, accept: Collection[int], remedy: str, part: bytes) -> Answer:
+    def _counted_attempt(
+        self, request: StoreRequest, accept: Collection[int], remedy: str, part: bytes | BodySource
+    ) -> Answer:
         done = 0
 
         def record(sent: int) -> None:
