@@ -101,19 +101,27 @@ class ApiCalls:
         """Return the JSON object at a path outside the resources, such as `/version`."""
         return (yield from self._call("GET", path))
 
-    def watch(self, kind: Kind, namespace: str, name: str, version: str, timeout: float) -> Items[tuple[str, Object]]:
+    def watch(
+        self, kind: Kind, namespace: str | None, name: str, version: str, timeout: float
+    ) -> Items[tuple[str, Object]]:
         """Watch one object: yield (event type, object), for at most `timeout` seconds. Raises Gone."""
         lines = yield from self.open_watch(kind, namespace, name, version, timeout)
         while event := (yield from self.next_event(lines)):
             yield Item(event)
 
-    def open_watch(self, kind: Kind, namespace: str, name: str, version: str, timeout: float) -> Call[Any]:
-        """Start a watch as `watch`, and return its stream for `next_event`."""
+    def open_watch(
+        self, kind: Kind, namespace: str | None, name: str, version: str, timeout: float, selector: str = ""
+    ) -> Call[Any]:
+        """Start a watch as `watch`, and return its stream for `next_event`.
+
+        Without a `name`, watch all objects of the namespace (None: of all) with the labels of the `selector`.
+        """
         query = {
             "watch": "1",
             "resourceVersion": version,
-            "fieldSelector": f"metadata.name={name}",
             "timeoutSeconds": str(max(1, int(timeout))),
+            **({"fieldSelector": f"metadata.name={name}"} if name else {}),
+            **({"labelSelector": selector} if selector else {}),
         }
         return (yield from self.open_lines(_path(kind, namespace), query, silence=timeout + WATCH_MARGIN))
 

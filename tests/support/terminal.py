@@ -6,13 +6,19 @@ import fcntl
 import os
 import pty
 import re
+import select
+import signal
 import struct
 import subprocess
 import sys
 import termios
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 SEQUENCE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+REDRAW = re.compile(r"\x1b\[\d+F\x1b\[J")
 KNODEL = [sys.executable, "-m", "serving.cli.main"]
 
 
@@ -22,6 +28,11 @@ class Shown:
 
     code: int
     raw: str
+
+    @property
+    def frames(self) -> list[list[str]]:
+        """The lines of each text that was drawn in place of the one before, without colours."""
+        return [Shown(self.code, frame).lines for frame in REDRAW.split(self.raw)]
 
     @property
     def lines(self) -> list[str]:
@@ -55,3 +66,56 @@ def _read_to_end(file: int) -> bytes:
         if not more:
             return content
         content += more
+
+
+class Running:
+    """A command that runs; `raw` is what it has written to stdout and stderr so far."""
+
+    def __init__(self, process: subprocess.Popen[bytes], file: int) -> None:
+        self._process = process
+        self._file = file
+        self.raw = ""
+
+    def until(self, text: str, timeout: float = 30.0) -> str:
+        """Read until the command has written `text`, and return all that it has written."""
+        deadline = time.monotonic() + timeout
+        while text not in self.raw:
+            ready, _, _ = select.select([self._file], [], [], max(0.0, deadline - time.monotonic()))
+            assert ready, f"{text!r} is not in {self.raw!r}"
+            try:
+                more = os.read(self._file, 65536)
+            except OSError:  # the end of a terminal
+                more = b""
+            assert more, f"the command has ended without {text!r}: {self.raw!r}"
+            self.raw += more.decode()
+        return self.raw
+
+    def interrupt(self) -> Shown:
+        """Send SIGINT, as Ctrl-C does, and wait for the end."""
+        self._process.send_signal(signal.SIGINT)
+        return self.end()
+
+    def end(self) -> Shown:
+        """Wait for the end."""
+        self.raw += _read_to_end(self._file).decode()
+        return Shown(self._process.wait(30.0), self.raw)
+
+
+@contextmanager
+def running(*arguments: str, tty: bool, columns: int = 80, rows: int = 24, **environment: str) -> Iterator[Running]:
+    """Run `knodel` on a terminal of this size, or with a pipe, until the block ends."""
+    ours, theirs = pty.openpty() if tty else os.pipe()
+    if tty:
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
+    process = subprocess.Popen(
+        [*KNODEL, *arguments], stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs,
+        env={**inherited, "TERM": "xterm-256color", **environment},
+    )  # fmt: skip
+    os.close(theirs)
+    try:
+        yield Running(process, ours)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)

@@ -22,7 +22,7 @@ import click
 
 from clusters.base.redact import escape_control
 from serving.cli.base.advice import complete_advice
-from serving.cli.base.tables import ELLIPSIS, head_of, lay_out, wrap_line
+from serving.cli.base.tables import ELLIPSIS, display_width, head_of, lay_out, wrap_line
 from serving.client.errors import ClientError
 
 FORMATS = ("table", "wide", "json", "yaml")
@@ -42,6 +42,7 @@ class Output:
     def __init__(self, format: str, options: Mapping[str, str] | None = None) -> None:
         self.format = format
         self._options = options or {}
+        self._drawn: tuple[str, int | None] | None = None
 
     @property
     def structured(self) -> bool:
@@ -60,6 +61,11 @@ class Output:
             return None
         return shutil.get_terminal_size((DEFAULT_COLUMNS, 24)).columns
 
+    @property
+    def live(self) -> bool:
+        """Whether `redraw` can replace what it has printed: stdout is a terminal that can move its cursor."""
+        return not self.structured and is_terminal(sys.stdout) and os.environ.get("TERM") != "dumb"
+
     def value(self, value: Any, *, managed_fields: bool = False) -> None:
         """Print a JSON value as JSON or YAML, without `metadata.managedFields` by default, as kubectl does."""
         value = value if managed_fields else without_managed_fields(value)
@@ -72,6 +78,15 @@ class Output:
         else:
             self._write(_escaped(json.dumps(value, indent=2, ensure_ascii=False)) + "\n")
 
+    def record(self, value: Any, *, managed_fields: bool = False) -> None:
+        """Print one value of a stream: a line of JSON, or a YAML document."""
+        value = value if managed_fields else without_managed_fields(value)
+        if self.format == "yaml":
+            self._write("---\n")
+            self.value(value, managed_fields=True)
+        else:
+            self._write(_escaped(json.dumps(value, ensure_ascii=False)) + "\n")
+
     def table(
         self, heads: Sequence[str], rows: Iterable[Sequence[object]], *, optional: Sequence[str] = (), wrapped: str = ""
     ) -> None:
@@ -80,16 +95,53 @@ class Output:
         If the table does not fit, the `optional` columns are dropped in this order, then long cells are shortened.
         The cells of the column `wrapped`, which must be the last one, are wrapped instead.
         """
+        self._write(self.table_text(heads, rows, optional=optional, wrapped=wrapped))
+
+    def table_text(
+        self,
+        heads: Sequence[str],
+        rows: Iterable[Sequence[object]],
+        *,
+        optional: Sequence[str] = (),
+        wrapped: str = "",
+        fitted: bool = True,
+    ) -> str:
+        """Return the text that `table` prints; if it is not `fitted`, with whole cells."""
         cells = [[clean(head.upper()) for head in heads], *([self._cell(cell) for cell in row] for row in rows)]
         coloured = uses_colour(sys.stdout)
         ellipsis = ELLIPSIS if _is_unicode(sys.stdout) else "..."
-        columns = self.columns
-        self._write(lay_out(cells, columns, optional=optional, wrapped=wrapped, coloured=coloured, ellipsis=ellipsis))
+        columns = self.columns if fitted else None
+        return lay_out(cells, columns, optional=optional, wrapped=wrapped, coloured=coloured, ellipsis=ellipsis)
 
     def text(self, line: str) -> None:
         """Print one line; a terminal that is too narrow gets it wrapped between words."""
+        self._write(self.line_text(line))
+
+    def line_text(self, line: str) -> str:
+        """Return the text that `text` prints."""
         text, columns = self._cell(line), self.columns
-        self._write("".join(f"{one}\n" for one in ([text] if columns is None else wrap_line(text, columns))))
+        return "".join(f"{one}\n" for one in ([text] if columns is None else wrap_line(text, columns)))
+
+    def redraw(self, text: str) -> None:
+        """Print a text of whole lines in place of the one that this method printed before.
+
+        Lines that do not fit the height of the terminal are left out at the end.
+        """
+        columns, height = shutil.get_terminal_size((DEFAULT_COLUMNS, 24))
+        if self._drawn is not None and (text, columns) == self._drawn:
+            return
+        before = 0 if self._drawn is None else _rows(self._fitted(self._drawn[0], height), columns)
+        self._drawn = (text, columns)
+        up = f"\x1b[{before}F\x1b[J" if before else ""
+        self._write(up + self._fitted(text, height))
+
+    @staticmethod
+    def _fitted(text: str, height: int) -> str:
+        lines = text.splitlines()
+        if len(lines) < height:
+            return text
+        kept = lines[: max(1, height - 2)]
+        return "".join(f"{line}\n" for line in [*kept, f"({len(lines) - len(kept)} more lines)"])
 
     def lines(self, text: Iterable[str]) -> None:
         """Print lines that are never wrapped, such as those of a file."""
@@ -178,6 +230,11 @@ class ProgressLine:
         if line != self._shown:
             click.echo(f"\r\033[K{line}", err=True, nl=False)
             self._shown = line
+
+
+def _rows(text: str, columns: int) -> int:
+    """Return the number of rows of a terminal that the lines of a text need."""
+    return sum(max(1, -(-display_width(click.unstyle(line)) // columns)) for line in text.splitlines())
 
 
 def progress_line(text: str, seconds: float, columns: int) -> str:

@@ -12,7 +12,17 @@ from clusters.base.objects import MODEL_EVENT, Object, name_of, namespace_of, pa
 from eventing.objects.apis import ANNOTATION_REPLAY, Phase
 from serving.cli.base.output import Output
 from serving.cli.context import Session, all_namespaces_option, verb
-from serving.cli.events.lookup import DIRECTIONS, find_event, list_events, model_of, spec_of, status_of
+from serving.cli.events.lookup import (
+    DIRECTIONS,
+    arrival_of,
+    find_event,
+    list_events,
+    model_of,
+    selector_of,
+    spec_of,
+    status_of,
+)
+from serving.cli.listing import Listing, show_list, watch_option
 from serving.cli.names import models
 from serving.client.client import Client
 from serving.client.errors import UsageError
@@ -43,6 +53,7 @@ source_option = click.option(
     examples=[
         ("List the events of a model", "knodel events list --model iris"),
         ("List the events that failed", "knodel events list --phase Failed"),
+        ("Show events as they arrive", "knodel events list --watch"),
     ],
 )
 @all_namespaces_option
@@ -52,15 +63,22 @@ source_option = click.option(
 )
 @click.option("--direction", type=click.Choice(list(DIRECTIONS)), default="in", show_default=True,
               help="Received events, sent events, or both.")  # fmt: skip
-def list_command(session: Session, all_namespaces: bool, model: str, phases: tuple[str, ...], direction: str) -> None:
+@watch_option
+def list_command(
+    session: Session, all_namespaces: bool, model: str, phases: tuple[str, ...], direction: str, watch: bool
+) -> None:
     """List events, oldest first."""
-    found = list_events(session.client(), None if all_namespaces else session.namespace, direction, model)
-    found = [one for one in found if not phases or status_of(one)["phase"] in phases]
-    if session.output.structured:
-        session.output.value(list_of(found))
-        return
-    now = datetime.now(UTC)
-    session.output.table(HEADS, [_row(one, now) for one in found], optional=("source", "type", "age"))
+    listing = Listing(
+        MODEL_EVENT,
+        HEADS,
+        _row,
+        selector=selector_of(direction, model),
+        order=arrival_of,
+        shown=lambda event: not phases or status_of(event)["phase"] in phases,
+        optional=("source", "type", "age"),
+        generic=True,
+    )
+    show_list(session, listing, None if all_namespaces else session.namespace, watch=watch)
 
 
 @verb("show", examples=[("Show an event by its id", "knodel events show train-42")])

@@ -21,13 +21,18 @@ DIRECTIONS: Final = {"in": f"{LABEL_DIRECTION}!={OUT}", "out": f"{LABEL_DIRECTIO
 
 def list_events(client: Client, namespace: str | None, direction: str, model: str = "") -> list[Object]:
     """Return the events of a namespace (None: of all), oldest first."""
+    return sorted(client.list(MODEL_EVENT, namespace, selector_of(direction, model))["items"], key=arrival_of)
 
-    def arrival(event: Object) -> tuple[str, str]:
-        spec = spec_of(event)
-        return str(spec.get("receivedAt", "")), str(spec.get("sequence", ""))
 
-    selector = ",".join(filter(None, (DIRECTIONS[direction], f"{LABEL_MODEL}={model}" if model else "")))
-    return sorted(client.list(MODEL_EVENT, namespace, selector)["items"], key=arrival)
+def selector_of(direction: str, model: str = "") -> str:
+    """Return the label selector for events of this direction, of one model if it is given."""
+    return ",".join(filter(None, (DIRECTIONS[direction], f"{LABEL_MODEL}={model}" if model else "")))
+
+
+def arrival_of(event: Object) -> tuple[str, str]:
+    """Return the time of arrival and the sequence of an event, by which events are sorted."""
+    spec = spec_of(event)
+    return str(spec.get("receivedAt", "")), str(spec.get("sequence", ""))
 
 
 def find_event(client: Client, namespace: str, id: str, source: str = "") -> Object:

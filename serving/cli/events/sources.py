@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 from clusters.base.objects import EVENT_SOURCE, Object, condition_of, name_of, namespace_of
 from serving.cli.context import Session, all_namespaces_option, verb
-from serving.cli.events.list import list_of
+from serving.cli.listing import Listing, show_list, watch_option
 from serving.control_api.table import age_of
 
 HEADS: Final = ("namespace", "name", "age", "source", "models", "ready", "reason", "message")
@@ -15,16 +15,19 @@ UNKNOWN: Final = "Unknown"
 """Status of an EventSource that the controller has not reconciled yet."""
 
 
-@verb("sources", examples=[("List event sources and whether they can be used", "knodel events sources")])
+@verb(
+    "sources",
+    examples=[
+        ("List event sources and whether they can be used", "knodel events sources"),
+        ("Show changes as they happen", "knodel events sources --watch"),
+    ],
+)
 @all_namespaces_option
-def sources_command(session: Session, all_namespaces: bool) -> None:
+@watch_option
+def sources_command(session: Session, all_namespaces: bool, watch: bool) -> None:
     """List event sources with the models that they may change."""
-    found = session.client().list(EVENT_SOURCE, None if all_namespaces else session.namespace)["items"]
-    if session.output.structured:
-        session.output.value(list_of(found))
-        return
-    now = datetime.now(UTC)
-    session.output.table(HEADS, [_row(one, now) for one in found], optional=("age", "reason"), wrapped="message")
+    listing = Listing(EVENT_SOURCE, HEADS, _row, optional=("age", "reason"), wrapped="message", generic=True)
+    show_list(session, listing, None if all_namespaces else session.namespace, watch=watch)
 
 
 def _row(event_source: Object, now: datetime) -> list[object]:

@@ -217,4 +217,6 @@ def test_every_verb_of_the_cluster_is_seen_here_or_has_tests_of_its_own() -> Non
         "secret", "top", "restart", "status",
     }  # fmt: skip
 
-    assert set(VERBS) - seen == {"up", "down", "dev", "serve", "completion", "install", "uninstall", "events"}
+    assert set(VERBS) - seen == {
+        "up", "down", "dev", "serve", "completion", "install", "uninstall", "events", "import",
+    }  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import click
@@ -13,6 +13,7 @@ from autoscaler.warmpool.spec import AUTO
 from clusters.base.errors import NotFound
 from clusters.base.objects import MODEL, WARM_POOL, Object, name_of, namespace_of
 from serving.cli.context import Session, all_namespaces_option, verb
+from serving.cli.listing import Listing, show_list, watch_option
 from serving.cli.names import formats, models, pool_name
 from serving.cli.texts import pool_summary
 from serving.client.client import Client
@@ -27,23 +28,20 @@ def command() -> None:
     """Manage warm pools: servers that run without a model, so that models start faster."""
 
 
-@verb("list", examples=[("List the warm pools of all namespaces", "knodel pool list -A")])
+@verb("list", examples=[("List the warm pools of all namespaces", "knodel pool list -A"),
+                        ("Show changes as they happen", "knodel pool list --watch")])  # fmt: skip
 @all_namespaces_option
-def list_pools(session: Session, all_namespaces: bool) -> None:
+@watch_option
+def list_pools(session: Session, all_namespaces: bool, watch: bool) -> None:
     """List warm pools."""
-    found = session.client().list(WARM_POOL, None if all_namespaces else session.namespace)
-    if session.output.structured:
-        session.output.value(found)
-        return
-    columns, now = columns_of(WARM_POOL), datetime.now(UTC)
-    rows = [
-        [*([namespace_of(item)] if all_namespaces else []), name_of(item)]
-        + [column.cell(item) for column in columns]
-        + [age_of(item, now)]
-        for item in found["items"]
-    ]
+    columns = columns_of(WARM_POOL)
+
+    def row(item: Object, now: datetime) -> list[object]:
+        cells = [column.cell(item) for column in columns]
+        return [*([namespace_of(item)] if all_namespaces else []), name_of(item), *cells, age_of(item, now)]
+
     heads = [*(["namespace"] if all_namespaces else []), "name", *(column.name for column in columns), "age"]
-    session.output.table(heads, rows)
+    show_list(session, Listing(WARM_POOL, heads, row), None if all_namespaces else session.namespace, watch=watch)
 
 
 @verb(
