@@ -61,6 +61,7 @@ SECTIONS = {
         "install": "Install or upgrade Knodel on a Kubernetes cluster.",
         "uninstall": "Remove Knodel from a Kubernetes cluster.",
         "serve": "Serve one model without a platform.",
+        "init": "Create a project for a model.",
         "dev": "Serve a model, and reload it after each save.",
         "completion": "Print the completion script of a shell.",
     },

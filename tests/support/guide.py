@@ -16,7 +16,7 @@ GUIDE = Path(__file__).parents[2] / "docs" / "server.md"
 CONSOLE = "console"
 ANYTHING = "…"
 PROMPT = "$ "
-SERVERS = ("knodel serve ", "python -m serving.modelserver ")
+SERVERS = ("knodel serve ", "knodel dev ", "python -m serving.modelserver ")
 _BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 _COMMAND: Final = re.compile(r"`(knodel [^`]+)`")
-_NOWHERE: Final = frozenset({"dev", "serve", "completion"})
+_NOWHERE: Final = frozenset({"completion", "dev", "init", "serve"})
 _CLUSTER: Final = frozenset({"install", "uninstall"})
 _MACHINE: Final = frozenset({"up", "down"})
 REFUSED_BY: Final[Mapping[str, frozenset[str]]] = MappingProxyType(

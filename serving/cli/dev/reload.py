@@ -1,11 +1,11 @@
 """Decide which server of `knodel dev` serves, and what happens on a save, a load or a crash. Pure.
 
-Each save starts a candidate in a process of its own. Requests go to it once it is loaded; until then, and if it fails,
+Each save starts a version in a process of its own. Requests go to it once it is loaded; until then, and if it fails,
 the last good version serves.
 
-| event | candidate | effects |
+| event | version that loads | effects |
 |---|---|---|
-| Saved | none | start a candidate |
+| Saved | none | start one |
 | Saved | loads | kill it, start another one: its files are outdated |
 | Gone | any | kill it; wait for the files |
 | Ready | loads | serve it, drain the former version |
@@ -25,13 +25,13 @@ MAX_RESTARTS: Final = 3  # of a version that ends by itself, until the next save
 
 @dataclass(frozen=True, slots=True)
 class Reload:
-    """The state: the number of the `serving` and of the `candidate` version, and of the `last` one that was started.
+    """The state: the number of the version that is `serving`, of the one that is `loading`, and of the `last` started.
 
     `failure` is why the present files are not served; None while they are served, or are being loaded.
     """
 
     serving: int | None = None
-    candidate: int | None = None
+    loading: int | None = None
     last: int = 0
     failure: Failure | None = None
     restarts: int = 0
@@ -108,25 +108,25 @@ def advance(state: Reload, event: Event) -> tuple[Reload, list[Effect]]:
     """Return the next state and its effects, in order. Events of versions that are neither role change nothing.
 
     Example:
-        state, effects = advance(Reload(), Saved())  # Reload(candidate=1, last=1), [Start(1)]
+        state, effects = advance(Reload(), Saved())  # Reload(loading=1, last=1), [Start(1)]
     """
     match event:
         case Saved():
             return _start(replace(state, restarts=0))
         case Gone(path):
             reason = f"{path} does not exist any more: it is loaded when it is back"
-            return replace(state, candidate=None, failure=Failure(reason), restarts=0), _kill(state.candidate)
-        case Ready(version) if version == state.candidate:
+            return replace(state, loading=None, failure=Failure(reason), restarts=0), _kill(state.loading)
+        case Ready(version) if version == state.loading:
             drain: list[Effect] = [] if state.serving is None else [Drain(state.serving)]
-            return replace(state, serving=version, candidate=None, failure=None), [Serve(version), *drain]
-        case LoadFailed(version, failure) if version == state.candidate:
-            return replace(state, candidate=None, failure=failure), _kill(version)
-        case Ended(version, how) if version == state.candidate:
+            return replace(state, serving=version, loading=None, failure=None), [Serve(version), *drain]
+        case LoadFailed(version, failure) if version == state.loading:
+            return replace(state, loading=None, failure=failure), _kill(version)
+        case Ended(version, how) if version == state.loading:
             failure = Failure(f"its process ended {how} before the model was loaded")
-            return replace(state, candidate=None, failure=failure), _kill(version)
+            return replace(state, loading=None, failure=failure), _kill(version)
         case Ended(version, how) if version == state.serving:
             left = replace(state, serving=None, failure=Failure(f"its process ended {how}"))
-            if state.candidate is not None or state.failure is not None or state.restarts >= MAX_RESTARTS:
+            if state.loading is not None or state.failure is not None or state.restarts >= MAX_RESTARTS:
                 return left, _kill(version)
             started, effects = _start(replace(left, restarts=state.restarts + 1))
             return started, [*_kill(version), *effects]
@@ -135,8 +135,8 @@ def advance(state: Reload, event: Event) -> tuple[Reload, list[Effect]]:
 
 def _start(state: Reload) -> tuple[Reload, list[Effect]]:
     version = state.last + 1
-    started = replace(state, candidate=version, last=version, failure=None)
-    return started, [*_kill(state.candidate), Start(version)]
+    started = replace(state, loading=version, last=version, failure=None)
+    return started, [*_kill(state.loading), Start(version)]
 
 
 def _kill(version: int | None) -> list[Effect]:

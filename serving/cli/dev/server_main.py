@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> None:
     end_with_pipe(int(lifeline), group=True)
     with socket.socket(fileno=int(channel)) as to_dev:
         to_dev.set_inheritable(False)
-        former = _oom_score(OOM_FIRST)  # neither the serving version nor `knodel dev` is to be killed for a candidate
+        former = _oom_score(OOM_FIRST)  # neither the serving version nor `knodel dev` is to be killed for a new one
         _import_engine(model_format, uri)
         before = frozenset(sys.modules)
         _import_early(modules)

@@ -178,7 +178,7 @@ class DevSession:
         """Load a version in a process, and report how that went, and later its end."""
         spare, self._spare = self._spare, None
         process = await (spare if spare is not None else self._start_process())
-        if version != self._state.candidate:  # it was replaced meanwhile
+        if version != self._state.loading:  # it was replaced meanwhile
             await process.kill()
             return
         self._versions[version] = started = _Version(process, Upstream(process.address))

@@ -37,6 +37,7 @@ ADVICE = {
     "knodel explain {}": "knodel explain iris",
     "knodel get NAME": "knodel get iris",
     "knodel get {}": "knodel get iris",
+    "knodel init --list": "knodel init --list",
     "knodel install --kube-context {}": "knodel install --kube-context prod",
     "knodel install --kube-context NAME --configure-knative": "knodel install --kube-context prod --configure-knative",
     "knodel list": "knodel list",

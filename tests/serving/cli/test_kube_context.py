@@ -21,7 +21,7 @@ from tests.serving.cli.kube import (
     kubeconfig,
 )
 
-MACHINE = {"up", "down", "dev", "serve", "completion"}
+MACHINE = {"up", "down", "dev", "init", "serve", "completion"}
 """Verbs that act only on this machine."""
 
 

@@ -29,7 +29,7 @@ from tests.serving.cli.conftest import COMMANDS, Knodel, check
 
 CLUSTER = {"install", "uninstall"}
 """Verbs that act only on a cluster."""
-WITHOUT_PLATFORM = {"dev", "serve", "completion"}
+WITHOUT_PLATFORM = {"dev", "init", "serve", "completion"}
 WITHOUT_NAMESPACE = {*CLUSTER, *WITHOUT_PLATFORM, "up", "down", "namespace", "config"}
 WITHOUT_FORMAT = {*WITHOUT_PLATFORM, "delete", "diff", "logs", "predict", "pool delete", "events deny"}
 """Verbs without the options `--state`, `--namespace` or `--output`, which would have no effect."""

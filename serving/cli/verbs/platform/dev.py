@@ -86,10 +86,12 @@ def _options(
     from serving.modelserver.base.options import parse_options
 
     if "://" in text:
-        raise UsageError(f"{text} cannot be watched: use `knodel serve {text}`, or give a local file or folder")
+        raise UsageError(f"{text} cannot be watched: give a local file or folder (knodel serve takes URIs)")
     path = expand_home(text).absolute()
     if not path.exists():
-        raise UsageError(f"{text} does not exist: give the file or folder of a model; `knodel init` creates one")
+        raise UsageError(
+            f"{text} does not exist: give the file or folder of a model; `knodel init --list` shows templates"
+        )
     path = model_path(path).resolve()
     try:
         if format:

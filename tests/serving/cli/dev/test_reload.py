@@ -24,14 +24,14 @@ from serving.cli.dev.reload import (
 
 BROKEN = Failure("model.py line 3: NameError")
 SERVES_1 = Reload(serving=1, last=1)
-LOADS_2 = Reload(serving=1, candidate=2, last=2)
+LOADS_2 = Reload(serving=1, loading=2, last=2)
 
 
 @pytest.mark.parametrize(
-    ("state", "event", "serving", "candidate", "effects"),
+    ("state", "event", "serving", "loading", "effects"),
     [
         (Reload(), Saved(), None, 1, [Start(1)]),
-        (Reload(candidate=1, last=1), Ready(1), 1, None, [Serve(1)]),
+        (Reload(loading=1, last=1), Ready(1), 1, None, [Serve(1)]),
         (SERVES_1, Saved(), 1, 2, [Start(2)]),
         (LOADS_2, Saved(), 1, 3, [Kill(2), Start(3)]),
         (LOADS_2, Ready(2), 2, None, [Serve(2), Drain(1)]),
@@ -43,20 +43,20 @@ LOADS_2 = Reload(serving=1, candidate=2, last=2)
         (LOADS_2, Ended(1, "by SIGKILL"), None, 2, [Kill(1)]),
         (Reload(serving=1, last=2, failure=BROKEN), Ended(1, "by SIGKILL"), None, None, [Kill(1)]),
         (Reload(serving=1, last=1, restarts=MAX_RESTARTS), Ended(1, "by SIGKILL"), None, None, [Kill(1)]),
-        (Reload(candidate=1, last=1), LoadFailed(1, BROKEN), None, None, [Kill(1)]),
+        (Reload(loading=1, last=1), LoadFailed(1, BROKEN), None, None, [Kill(1)]),
     ],
 )
 def test_an_event_changes_the_versions(
-    state: Reload, event: Event, serving: int | None, candidate: int | None, effects: list[Effect]
+    state: Reload, event: Event, serving: int | None, loading: int | None, effects: list[Effect]
 ) -> None:
     after, made = advance(state, event)
 
-    assert (after.serving, after.candidate, made) == (serving, candidate, effects)
+    assert (after.serving, after.loading, made) == (serving, loading, effects)
 
 
 @pytest.mark.parametrize("event", [Ready(1), LoadFailed(1, BROKEN), Ended(1, "by SIGTERM")])
 def test_reports_of_replaced_versions_change_nothing(event: Event) -> None:
-    state = Reload(serving=2, candidate=3, last=3)
+    state = Reload(serving=2, loading=3, last=3)
 
     assert advance(state, event) == (state, [])
 
@@ -74,10 +74,10 @@ def test_a_version_that_crashes_again_and_again_is_restarted_a_few_times_until_a
     state, starts = SERVES_1, 0
     while state.serving is not None:
         state, effects = advance(state, Ended(state.serving, "by SIGSEGV"))
-        if state.candidate is None:
+        if state.loading is None:
             break
         starts += sum(isinstance(effect, Start) for effect in effects)
-        state, _ = advance(state, Ready(state.candidate))
+        state, _ = advance(state, Ready(state.loading))
 
     assert starts == MAX_RESTARTS
     assert advance(state, Saved())[0].restarts == 0

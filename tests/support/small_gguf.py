@@ -1,0 +1,56 @@
+"""Write a language model in GGUF with random weights, which llama.cpp loads: 120 kB.
+
+python -m tests.support.small_gguf FILE, in an environment with the package gguf.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import gguf  # type: ignore[import-not-found, import-untyped, unused-ignore]
+import numpy as np
+
+WIDTH, HIDDEN, HEADS = 32, 64, 2
+BYTES = [f"<0x{number:02X}>".encode() for number in range(256)]
+LETTERS = [bytes([letter]) for letter in b"abcdefghijklmnopqrstuvwxyz"]
+TOKENS = [b"<unk>", b"<s>", b"</s>", *BYTES, "▁".encode(), *LETTERS]
+UNKNOWN, CONTROL, BYTE, NORMAL = 2, 3, 6, 1
+"""Types of tokens (llama.cpp's llama_token_type)."""
+
+
+def write(path: str) -> None:
+    """Write the model."""
+    file = gguf.GGUFWriter(path, "llama")
+    file.add_context_length(256)
+    file.add_embedding_length(WIDTH)
+    file.add_block_count(1)
+    file.add_feed_forward_length(HIDDEN)
+    file.add_head_count(HEADS)
+    file.add_head_count_kv(HEADS)
+    file.add_layer_norm_rms_eps(1e-5)
+    file.add_rope_dimension_count(WIDTH // HEADS)
+    file.add_file_type(0)
+    file.add_tokenizer_model("llama")
+    file.add_token_list(TOKENS)
+    file.add_token_scores([0.0] * len(TOKENS))
+    file.add_token_types([UNKNOWN, CONTROL, CONTROL, *[BYTE] * 256, *[NORMAL] * (len(TOKENS) - 259)])
+    file.add_bos_token_id(1)
+    file.add_eos_token_id(2)
+    file.add_unk_token_id(0)
+    random = np.random.default_rng(0)
+    shapes = {
+        "token_embd": (len(TOKENS), WIDTH), "output": (len(TOKENS), WIDTH), "output_norm": (WIDTH,),
+        "blk.0.attn_norm": (WIDTH,), "blk.0.ffn_norm": (WIDTH,), "blk.0.ffn_down": (WIDTH, HIDDEN),
+        **{f"blk.0.attn_{name}": (WIDTH, WIDTH) for name in ("q", "k", "v", "output")},
+        **{f"blk.0.ffn_{name}": (HIDDEN, WIDTH) for name in ("gate", "up")},
+    }  # fmt: skip
+    for name, shape in shapes.items():
+        file.add_tensor(f"{name}.weight", random.normal(1.0 if len(shape) == 1 else 0.0, 0.1, shape).astype(np.float32))
+    file.write_header_to_file()
+    file.write_kv_data_to_file()
+    file.write_tensors_to_file()
+    file.close()
+
+
+if __name__ == "__main__":
+    write(sys.argv[1])
