@@ -135,7 +135,8 @@ class _Module:
                 if first <= code.co_firstlineno <= end:
                     return dedent("\n".join(text.splitlines()[first - 1 : end]))
         raise NotSaved(
-            f"{name} has no source here, or it has changed: define it in a file or a notebook cell, and run that again"
+            f"{name} has no source here, or it has changed: define it in a file, or in a notebook cell without %%, and "
+            "run that again"
         )
 
 
