@@ -170,6 +170,8 @@ def _prediction(answer: Prediction) -> Html:
     rows = [row + [""] * (len(heads) - len(row)) for row in rows]
     left = f"{count - MAX_ROWS} more rows" if count > MAX_ROWS else ""
     timing = [Part(name, value, f"{value:g} ms") for name, value in answer.timing.items()]
+    recent = sorted(answer.recent)
+    longest = f"median {milliseconds(recent[len(recent) // 2])}, longest {milliseconds(recent[-1])}" if recent else ""
     by = f"{answer.revision}, " if answer.revision else ""
     shapes = ", ".join(f"{one.name} {one.datatype} {list(one.shape)}" for one in answer.outputs)
     return page(
@@ -177,6 +179,14 @@ def _prediction(answer: Prediction) -> Html:
         muted(f"{by}{answer.seconds * 1000:.1f} ms; {shapes}"),
         table(heads, rows, "no rows"),
         muted(left) if left else "",
+        section(
+            f"the last {len(recent)} calls",
+            sparkline(f"durations of the last {len(recent)} calls", answer.recent),
+            " ",
+            muted(longest),
+        )
+        if len(recent) > 1
+        else "",
         section("the request waited for a replica", bar("wait", timing)) if timing else "",
     )
 

@@ -34,7 +34,8 @@ class Prediction(Displayed):
 
     `revision` is the version that answered, empty if the server does not report it; with `batch_size`, of the last
     part. `request_id` is the id in the response. `seconds` is the duration of the call. `timing` has the durations in
-    milliseconds of the `Server-Timing` header, for a request that waited for a replica.
+    milliseconds of the `Server-Timing` header, for a request that waited for a replica. `recent` has the durations in
+    seconds of the client's last calls for this model, this one last.
 
     Example:
         answer = client.predict("iris", X)
@@ -47,6 +48,7 @@ class Prediction(Displayed):
     seconds: float
     outputs: tuple[PredictionOutput, ...]
     timing: Mapping[str, float] = field(default_factory=dict, hash=False)
+    recent: tuple[float, ...] = ()
 
     def __getitem__(self, name: str) -> Any:
         """Return the values of an output. Raises KeyError, with the names of all outputs."""

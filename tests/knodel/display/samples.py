@@ -99,6 +99,7 @@ PREDICTION = Prediction(
         PredictionOutput("probabilities", "FP64", (25, 3), np.full((25, 3), 0.25)),
     ),
     {"start": 512.0, "infer": 4.0},
+    (0.512, 0.0041, 0.0043),
 )
 RESULTS = (
     model(),

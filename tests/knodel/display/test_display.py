@@ -87,7 +87,17 @@ def test_each_picture_has_a_text(result: Any) -> None:
         ),
         (
             PREDICTION,
-            ["4.3 ms", "label BYTES [25]", "probabilities_2", "0.25", EVIL, "5 more rows", "waited for a replica"],
+            [
+                "4.3 ms",
+                "label BYTES [25]",
+                "probabilities_2",
+                "0.25",
+                EVIL,
+                "5 more rows",
+                "waited for a replica",
+                "the last 3 calls",
+                "median 4.3 ms, longest 512 ms",
+            ],
         ),
     ],
 )
