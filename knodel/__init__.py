@@ -1,8 +1,12 @@
-"""Knodel for programs: what a training script or a client imports.
+"""Knodel for programs: clients of a platform, and what a training script imports.
 
-    from knodel import KnodelError, emit_training_completed
+    import knodel
 
-    emit_training_completed("iris", "s3://models/iris/7/", version="7", metrics={"accuracy": 0.98})
+    client = knodel.Client()
+    client.deploy("iris.onnx", "iris")
+    answer = client.predict("iris", [[5.1, 3.5, 1.4, 0.2]])
+
+    knodel.emit_training_completed("iris", "s3://models/iris/7/", version="7", metrics={"accuracy": 0.98})
 
 Names are imported when they are first used: `import knodel` loads neither the platform nor a third-party package.
 """
@@ -13,16 +17,34 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from clusters.base.errors import KnodelError
+    from clusters.base.errors import Conflict, Forbidden, Invalid, KnodelError, NotFound
     from eventing.emit import NotEmitted, emit_training_completed
+    from knodel.client import AsyncClient, Client, KnodelWarning
+    from knodel.results.explanation import Explanation
+    from knodel.results.model import LogLine, Model, ModelHistory, ModelList, ModelNotice, TrafficSplit, TrafficTarget
+    from knodel.results.prediction import Prediction
+    from knodel.results.rollout import RolloutStep
+    from serving.client.errors import ModelError, TimedOut, Unreachable
 
-__all__ = ["KnodelError", "NotEmitted", "emit_training_completed"]
+__all__ = [
+    "AsyncClient", "Client", "Conflict", "Explanation", "Forbidden", "Invalid", "KnodelError", "KnodelWarning",
+    "LogLine", "Model", "ModelError", "ModelHistory", "ModelList", "ModelNotice", "NotEmitted", "NotFound",
+    "Prediction", "RolloutStep", "TimedOut", "TrafficSplit", "TrafficTarget", "Unreachable", "emit_training_completed",
+]  # fmt: skip
 
-_MODULES: Final = {
-    "KnodelError": "clusters.base.errors",
-    "NotEmitted": "eventing.emit",
-    "emit_training_completed": "eventing.emit",
-}
+_NAMES: Final = {
+    "clusters.base.errors": ("Conflict", "Forbidden", "Invalid", "KnodelError", "NotFound"),
+    "eventing.emit": ("NotEmitted", "emit_training_completed"),
+    "knodel.client": ("AsyncClient", "Client", "KnodelWarning"),
+    "knodel.results.explanation": ("Explanation",),
+    "knodel.results.model": (
+        "LogLine", "Model", "ModelHistory", "ModelList", "ModelNotice", "TrafficSplit", "TrafficTarget",
+    ),
+    "knodel.results.prediction": ("Prediction",),
+    "knodel.results.rollout": ("RolloutStep",),
+    "serving.client.errors": ("ModelError", "TimedOut", "Unreachable"),
+}  # fmt: skip
+_MODULES: Final = {name: module for module, names in _NAMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
@@ -30,7 +52,8 @@ def __getattr__(name: str) -> Any:
     module = _MODULES.get(name)
     if module is None:
         raise AttributeError(f"module 'knodel' has no attribute {name!r}: it has {', '.join(__all__)}")
-    return getattr(import_module(module), name)
+    found = globals()[name] = getattr(import_module(module), name)
+    return found
 
 
 def __dir__() -> list[str]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from autoscaler.schedules import DEFAULT_ZONE, InvalidSchedules, Opening, Schedule, opening
 from autoscaler.warmpool.spec import AUTO
 from clusters.base.durations import parse_duration
-from clusters.base.objects import Object, name_of, namespace_of
-from serving.client.platform_ref import DEFAULT_NAMESPACE
+from clusters.base.objects import Object, name_of
 from serving.control_api.table import format_of_pool
 from serving.reconciler.rollout.judging.verdict import Verdict
 from serving.reconciler.rollout.state import RolloutState, join_reasons, rollout_of
@@ -90,20 +88,3 @@ def pool_summary(pool: Object) -> str:
         return f"warm pool {name} has size 0: `knodel pool set {name} --size 1` enables it"
     models = f"{format_of_pool(pool)} models"
     return f"warm pool {name} has size {size}, for {models}: `knodel pool list` shows its members"
-
-
-def unused_pools(model: Object, pools: Iterable[Object]) -> list[str]:
-    """Return a line for each pool that the model cannot use, because its members have loaded another engine. Pure.
-
-    Return none while the format of the model is unknown, or if a pool has its format.
-    """
-    found = (model.get("spec") or {}).get("modelFormat") or (model.get("status") or {}).get("modelFormat")
-    others = [pool for pool in pools if (pool.get("spec") or {}).get("size", AUTO) != 0]
-    if not found or any(format_of_pool(pool) == found for pool in others):
-        return []
-    where = "" if namespace_of(model) == DEFAULT_NAMESPACE else f" -n {namespace_of(model)}"
-    remedy = f"`knodel pool set {found} --like {name_of(model)} --size 1{where}` creates a pool for its format"
-    return [
-        f"warm pool {name_of(pool)} has {format_of_pool(pool)} members, which a {found} model cannot use: {remedy}"
-        for pool in others
-    ]

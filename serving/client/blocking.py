@@ -61,13 +61,13 @@ class HttpTransport:
 
     def exchange(self, request: HttpRequest) -> HttpAnswer:
         """Perform `Exchange`."""
-        endpoint, method, target, headers, body, timeout = request
+        endpoint, method, target, headers, body, timeout, _ = request
         with exchange(endpoint, method, target, body=body, headers=headers, timeout=timeout) as response:
             return HttpAnswer(response.status, response.phrase, response.names(), response.body())
 
     def open(self, request: HttpRequest, silence: float | None) -> HttpAnswer:
         """Perform `OpenStream`."""
-        endpoint, method, target, headers, _, timeout = request
+        endpoint, method, target, headers, _, timeout, _ = request
         lines = open_lines(endpoint, method, target, headers=headers, timeout=timeout, silence=silence)
         response = lines.response
         answer = HttpAnswer(response.status, response.phrase, response.names(), stream=lines)

@@ -23,6 +23,7 @@ from clusters.net.retry_after import parse_retry_after
 from serving.client.http import MAX_RETRY_AFTER, ServerAddress
 
 T = TypeVar("T")
+E = TypeVar("E")
 Show: TypeAlias = Callable[[str], None]
 """A function that shows a line of text."""
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
@@ -30,7 +31,10 @@ OK_BELOW = 300  # status codes; neither an API server nor a model sends redirect
 
 
 class HttpRequest(NamedTuple):
-    """A request; the whole response must arrive within `timeout` seconds, that of a stream its head."""
+    """A request; the whole response must arrive within `timeout` seconds, that of a stream its head.
+
+    `inference`: it is for a model, so it may be sent with the HTTP client of the caller.
+    """
 
     endpoint: ServerAddress
     method: str
@@ -38,6 +42,7 @@ class HttpRequest(NamedTuple):
     headers: Mapping[str, str] = NO_HEADERS
     body: bytes | None = None
     timeout: float = 30.0
+    inference: bool = False
 
 
 class HttpAnswer(NamedTuple):
@@ -138,6 +143,32 @@ Call: TypeAlias = Generator[Effect, Any, T]
 """An operation that returns a T."""
 Items: TypeAlias = Generator[Effect | Item[T], Any, None]
 """An operation that yields values of type T to its caller."""
+
+
+def each(items: Items[T], handle: Callable[[T], Generator[E, Any, bool]]) -> Generator[Effect | E, Any, bool]:
+    """Pass each item of an operation to `handle`, until it returns True; then end the operation.
+
+    Return whether `handle` returned True.
+    """
+    result: Any = None
+    error: Exception | None = None
+    try:
+        while True:
+            try:
+                effect = items.send(result) if error is None else items.throw(error)
+            except StopIteration:
+                return False
+            result, error = None, None
+            if isinstance(effect, Item):
+                if (yield from handle(effect.value)):
+                    return True
+                continue
+            try:
+                result = yield effect
+            except Exception as raised:  # the operation handles the errors of its effects
+                error = raised
+    finally:
+        items.close()
 
 
 def exchange(request: HttpRequest) -> Call[HttpAnswer]:

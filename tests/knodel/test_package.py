@@ -32,7 +32,7 @@ def test_every_error_of_the_package_is_a_knodel_error() -> None:
 
 
 def test_an_unknown_name_is_refused_with_the_names_that_exist() -> None:
-    with pytest.raises(AttributeError, match="'knodel' has no attribute 'depoly': it has KnodelError"):
+    with pytest.raises(AttributeError, match="'knodel' has no attribute 'depoly': it has AsyncClient"):
         knodel.depoly  # noqa: B018  the access is what is tested
 
 

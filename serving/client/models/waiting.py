@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 
 from clusters.base.errors import Gone, NotFound
 from clusters.base.objects import MODEL, Object, condition_of, generation_of, version_of
 from serving.client.api import ApiCalls
-from serving.client.effects import Call, Tell, now, sleep
+from serving.client.effects import Call, Item, Items, Tell, each, now, sleep
 from serving.client.errors import ClientError, TimedOut, Unreachable
 from serving.client.replicas import replica_problems
 from serving.types.lifecycle import CONFIGURATIONS_READY, OBJECTS_APPLIED, READY, RECOVERING, ROUTES_READY
 
+LONGEST_WATCH = 600.0  # s; an API server ends longer watches by itself
 PAUSE = 0.5  # s between two attempts to reach the server again
 
 
@@ -52,25 +54,42 @@ def wait_until(
     api: ApiCalls, name: str, namespace: str, timeout: float, done: Callable[[Object], bool]
 ) -> Call[Object]:
     """Wait until `done(model)` and return the Model. Raises TimedOut after `timeout` seconds."""
-    deadline, outage = (yield from now()) + timeout, Outage(api.server.restart_window)
+    last: Object = {}
+
+    def check(model: Object) -> Call[bool]:
+        nonlocal last
+        last = model
+        yield from ()
+        return done(model)
+
+    if (yield from each(states(api, name, namespace, timeout), check)):
+        return last
+    reasons = "; ".join([_state(last), *(yield from replica_problems(api, name, namespace))])
+    raise TimedOut(f"model {name} was not ready within {timeout:g} s: {reasons}")
+
+
+def states(api: ApiCalls, name: str, namespace: str, timeout: float | None) -> Items[Object]:
+    """Yield a Model now and after each change, for `timeout` seconds (None: without limit).
+
+    Tolerates outages of a server that has responded, for its `restart_window`. Raises NotFound, Unreachable.
+    """
+    outage = Outage(api.server.restart_window)
+    deadline = (yield from now()) + (math.inf if timeout is None else timeout)
     while True:
         try:
             model = yield from api.get(MODEL, name, namespace)
             outage.reset()
+            yield Item(model)
             left = deadline - (yield from now())
-            if done(model):
-                return model
             if left <= 0:
-                reasons = "; ".join([_state(model), *(yield from replica_problems(api, name, namespace))])
-                raise TimedOut(f"model {name} was not ready within {timeout:g} s: {reasons}")
+                return
             yield Tell(f"{name}: {_state(model)}")
-            events = yield from api.open_watch(MODEL, namespace, name, version_of(model), left)
+            events = yield from api.open_watch(MODEL, namespace, name, version_of(model), min(left, LONGEST_WATCH))
             while event := (yield from api.next_event(events)):
                 kind, model = event
                 if kind == "DELETED":
                     raise NotFound(f"model {name} was deleted meanwhile")
-                if done(model):
-                    return model
+                yield Item(model)
                 yield Tell(f"{name}: {_state(model)}")
                 if (yield from now()) > deadline:
                     break

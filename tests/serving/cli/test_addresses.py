@@ -6,7 +6,8 @@ import shlex
 
 import pytest
 
-from serving.cli.addresses import curl, path_address
+from serving.cli.addresses import curl
+from serving.client.inference.addresses import path_address
 from serving.client.inference.example import MAX_ELEMENTS, zeros
 
 

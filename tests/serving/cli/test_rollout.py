@@ -88,7 +88,7 @@ async def test_a_rollout_that_ends_meanwhile_cannot_be_paused(magika: Served) ->
     [
         ("get", ["Rollout", "Progressing"]),
         ("describe", ["Rollout: Progressing", "10 %  done", "judge: wait", "needed 530"]),
-        ("explain", [f"10 % to {NEW}, by the rollout below", "Rollout: Progressing", "step 2", "50 % in force"]),
+        ("explain", [f"10 % to {NEW}, by the rollout", "Rollout: Progressing", "step 2", "50 % in force"]),
         ("history", ["Rollout: Progressing"]),
         ("list", ["ROLLOUT", "Progressing"]),
     ],

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from datetime import UTC, datetime
 
 import click
 
-from clusters.base.errors import Forbidden
-from clusters.base.objects import MODEL, POD_AUTOSCALER, WARM_POOL, Object, condition_of, name_of
+from clusters.base.objects import MODEL, POD_AUTOSCALER, Object, condition_of
 from serving.cli.base.output import Output
 from serving.cli.context import Session, verb
 from serving.cli.names import model_name
-from serving.cli.texts import rollout_lines, schedule_lines, unused_pools
+from serving.cli.texts import rollout_lines, schedule_lines
 from serving.client.client import Client
 from serving.client.errors import UsageError
+from serving.client.models.explaining import pool_notes, traffic_rule
 from serving.client.replicas import replica_problems
-from serving.reconciler.rollout.state import rollout_of
 from serving.types.annotations import LABEL_MODEL
 
 
@@ -47,9 +45,8 @@ def command(session: Session, name: str, again: bool, others: tuple[str, ...]) -
         session.output.text(line)
     _replicas(session.output, model)
     _starts(session.output, model)
-    with suppress(Forbidden):  # a caller who may not list warm pools gets no lines about them
-        for line in unused_pools(model, client.list(WARM_POOL, session.namespace)["items"]):
-            session.output.text(f"  {line}")
+    for line in client.call(pool_notes, model):
+        session.output.text(f"  {line}")
     for problem in client.call(replica_problems, name, session.namespace):
         session.output.text(f"  {problem}")
 
@@ -78,7 +75,7 @@ def _replay(session: Session, client: Client, name: str, others: tuple[str, ...]
 def _traffic(output: Output, model: Object) -> None:
     status = model.get("status") or {}
     shares = status.get("traffic") or ()
-    output.text(f"Traffic: {_rule(model) if shares else 'none, since no version has been ready yet'}")
+    output.text(f"Traffic: {traffic_rule(model) if shares else 'none, since no version has been ready yet'}")
     for entry in shares:
         version = f" (version {entry['version']})" if entry.get("version") else ""
         tag = f", tag {entry['tag']}" if entry.get("tag") else ""
@@ -87,21 +84,6 @@ def _traffic(output: Output, model: Object) -> None:
     if ready.get("status") != "True":
         reason = ": ".join(str(ready[part]).strip() for part in ("reason", "message") if ready.get(part))
         output.text(f"  not ready: {reason or 'no status yet'}")
-
-
-def _rule(model: Object) -> str:
-    spec, state = model["spec"], rollout_of(model)
-    if spec.get("traffic"):
-        return f"pinned by spec.traffic (`knodel promote {name_of(model)}` removes the pin)"
-    if spec.get("canaryTrafficPercent") is not None:
-        return f"{spec['canaryTrafficPercent']} % to the latest ready version, by spec.canaryTrafficPercent"
-    if state is not None and state.runs:
-        return f"{state.percent} % to {state.candidate}, by the rollout below"
-    if state is not None and state.refuses and state.candidate == model["status"].get("latestCreatedRevision"):
-        return f"all to {state.stable}, since {state.candidate} was rolled back"
-    if spec.get("variants"):
-        return "all to the latest ready version, split by spec.variants"
-    return "all to the latest ready version"
 
 
 def _replicas(output: Output, model: Object) -> None:

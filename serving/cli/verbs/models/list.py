@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 
 from clusters.base.objects import MODEL, Object, name_of, namespace_of
-from serving.cli.addresses import address_of, gateway_of
+from serving.cli.addresses import gateway_of
 from serving.cli.context import Session, all_namespaces_option, managed_fields_option, verb
 from serving.cli.listing import Listing, show_list, watch_option
+from serving.client.inference.addresses import address_of
 from serving.control_api.table import URL, age_of, columns_of
 
 

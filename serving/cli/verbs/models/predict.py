@@ -6,12 +6,13 @@ import click
 
 from clusters.base.errors import NotFound
 from clusters.base.names import dns_label_fault
-from serving.cli.addresses import curl, path_address
+from serving.cli.addresses import curl
 from serving.cli.context import Session, verb
 from serving.cli.data import parse_data, read_data
 from serving.cli.names import model_name
 from serving.client.effects import HttpRequest, exchange
 from serving.client.errors import DoesNotExist, UsageError
+from serving.client.inference.addresses import path_address
 from serving.client.inference.example import example_request
 from serving.client.inference.failures import failure_of, not_found
 from serving.client.inference.ingress import ingress_target

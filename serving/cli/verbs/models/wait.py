@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from serving.cli.addresses import address_of, gateway_of
+from serving.cli.addresses import gateway_of
 from serving.cli.context import Session, parse_timeout, timeout_option, verb
 from serving.cli.names import model_name
+from serving.client.inference.addresses import address_of
 from serving.client.models.waiting import wait_until_ready
 
 

@@ -10,12 +10,12 @@ from typing import Final
 import click
 
 from clusters.base.redact import redact_url
-from serving.cli.addresses import reachable_host
 from serving.cli.context import Session, verb
 from serving.cli.mlflow import resolve_reference
 from serving.cli.names import files, formats, name_of_path
 from serving.client.errors import ClientError, UsageError
 from serving.client.home import expand_home
+from serving.client.inference.addresses import reachable_host
 from serving.client.mlflow.references import is_reference
 from serving.client.models.local_files import name_for, uri_of
 from serving.types.faults import storage_uri_fault

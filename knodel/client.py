@@ -1,0 +1,184 @@
+"""The clients of a platform: `Client` for threads, `AsyncClient` for asyncio, with the same operations."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from types import TracebackType
+from typing import Any, Self
+
+from knodel.display.progress import new_progress
+from knodel.operations import inference, rollouts
+from knodel.operations import models as stored
+from knodel.operations.core import ClientCore, check_name, parse_url
+from knodel.transport.asynchronous import AsyncDriver, async_iterator, awaitable
+from knodel.transport.common import check_client
+from knodel.transport.tasks import AsyncHttpxTransport
+from knodel.transport.threads import HttpxTransport
+from serving.client.blocking import BlockingDriver, blocking, blocking_iterator
+from serving.client.errors import UsageError
+from serving.client.platform_ref import CONTEXT_VARIABLE, DEFAULT_NAMESPACE, PlatformRef
+from serving.client.state import state_folder
+
+
+class KnodelWarning(UserWarning):
+    """A warning of an operation, for example that a replica has not started yet."""
+
+
+class Client:
+    """A client of a Knodel platform, for one or several threads.
+
+    Without arguments it is for the platform of this machine, found as the command finds it: KNODEL_KUBE_CONTEXT, else
+    the state folder of KNODEL_STATE or XDG_STATE_HOME. `state` gives the state folder, `kube_context` a context of the
+    kubeconfig. `url` with `api_key` (sent as `Authorization: Bearer`) is for inference requests only, to a gateway, to
+    one model, or to another server of the Open Inference Protocol. `namespace` is that of the context, else `default`.
+
+    `http_client` is a client of httpx2 or httpx that sends inference requests; it is not closed. `retries` limits how
+    often a request that certainly was not executed is sent again. `progress=False` shows no progress.
+
+    Raises Invalid for contradictory arguments. That no platform runs is raised by the first operation.
+
+    Example:
+        with knodel.Client() as client:
+            client.deploy("iris.onnx", "iris")
+            client.predict("iris", [[5.1, 3.5, 1.4, 0.2]])["label"]
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        api_key: str = "",
+        state: str | os.PathLike[str] | None = None,
+        kube_context: str | None = None,
+        namespace: str | None = None,
+        http_client: Any = None,
+        retries: int = 3,
+        progress: bool = True,
+    ) -> None:
+        check_client(http_client, asynchronous=False)
+        self._transport = HttpxTransport(http_client)
+        self.core = _core(url, api_key, state, kube_context, namespace, retries)
+        self.driver = BlockingDriver(self._transport, lambda: new_progress(progress), _warn)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections; another call opens new ones."""
+        self._transport.close_all()
+
+    deploy = blocking(stored.deploy)
+    predict = blocking(inference.predict)
+    get = blocking(stored.get)
+    models = blocking(stored.models)
+    wait = blocking(stored.wait)
+    delete = blocking(stored.delete)
+    history = blocking(stored.history)
+    explain = blocking(stored.explain)
+    events = blocking(stored.events)
+    logs = blocking_iterator(stored.logs)
+    traffic = blocking(rollouts.traffic)
+    rollout = blocking_iterator(rollouts.rollout)
+    promote = blocking(rollouts.promote)
+    pause = blocking(rollouts.pause)
+    resume = blocking(rollouts.resume)
+    abort = blocking(rollouts.abort)
+    rollback = blocking(rollouts.rollback)
+    emit_training_completed = blocking(stored.emit_training_completed)
+
+
+class AsyncClient:
+    """A client of a Knodel platform for asyncio, with the arguments and operations of `Client`.
+
+    Example:
+        async with knodel.AsyncClient() as client:
+            answer = await client.predict("iris", [[5.1, 3.5, 1.4, 0.2]])
+            async for step in client.rollout("iris"):
+                print(step)
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        api_key: str = "",
+        state: str | os.PathLike[str] | None = None,
+        kube_context: str | None = None,
+        namespace: str | None = None,
+        http_client: Any = None,
+        retries: int = 3,
+        progress: bool = True,
+    ) -> None:
+        check_client(http_client, asynchronous=True)
+        self._transport = AsyncHttpxTransport(http_client)
+        self.core = _core(url, api_key, state, kube_context, namespace, retries)
+        self.driver = AsyncDriver(self._transport, lambda: new_progress(progress), _warn)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections; another call opens new ones."""
+        await self._transport.close_all()
+
+    deploy = awaitable(stored.deploy)
+    predict = awaitable(inference.predict)
+    get = awaitable(stored.get)
+    models = awaitable(stored.models)
+    wait = awaitable(stored.wait)
+    delete = awaitable(stored.delete)
+    history = awaitable(stored.history)
+    explain = awaitable(stored.explain)
+    events = awaitable(stored.events)
+    logs = async_iterator(stored.logs)
+    traffic = awaitable(rollouts.traffic)
+    rollout = async_iterator(rollouts.rollout)
+    promote = awaitable(rollouts.promote)
+    pause = awaitable(rollouts.pause)
+    resume = awaitable(rollouts.resume)
+    abort = awaitable(rollouts.abort)
+    rollback = awaitable(rollouts.rollback)
+    emit_training_completed = awaitable(stored.emit_training_completed)
+
+
+def _core(
+    url: str | None,
+    api_key: str,
+    state: str | os.PathLike[str] | None,
+    kube_context: str | None,
+    namespace: str | None,
+    retries: int,
+) -> ClientCore:
+    """Return the core of a client. Raises UsageError for contradictory arguments."""
+    given = [name for name, value in (("url", url), ("state", state), ("kube_context", kube_context)) if value]
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)} select different platforms: give only one of them")
+    if api_key and url is None:
+        raise UsageError("api_key is for the URL of models: give url as well")
+    if namespace is not None:
+        check_name(namespace, "namespace")
+    if url is not None:
+        return ClientCore(None, namespace or DEFAULT_NAMESPACE, parse_url(url, api_key), retries)
+    context = kube_context or (os.environ.get(CONTEXT_VARIABLE) if state is None else None)
+    folder = state_folder(os.fspath(state) if state is not None else None)
+    if not context:
+        return ClientCore(PlatformRef(folder), namespace or DEFAULT_NAMESPACE, retries=retries)
+    from serving.client.kubeconfig import KubeContext  # heavy; only clusters need it
+
+    kube = KubeContext.find(context)
+    return ClientCore(PlatformRef(folder, kube), namespace or kube.namespace, retries=retries)
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, KnodelWarning, stacklevel=2)

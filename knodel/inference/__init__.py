@@ -1,0 +1,1 @@
+"""Inference requests of the Open Inference Protocol: inputs, the binary tensor extension, and responses."""

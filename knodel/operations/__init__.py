@@ -1,0 +1,1 @@
+"""The operations of the clients, once for both: generators of effects whose first argument is a `ClientCore`."""
