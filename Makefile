@@ -12,7 +12,7 @@ UV := $(VENV)-uv/bin/uv
 # ONNX Runtime 1.29 and newer reports to its makers by default; nothing here does.
 export ORT_DISABLE_TELEMETRY := 1
 
-.PHONY: bad-input security sbom help setup run stop test lint format bench bench-cluster simulate races conformance constraints proto schemas clean fuzz test-long test-faults test-faults-long testbed-up testbed-down test-cluster scenarios manifests load soak
+.PHONY: bad-input kserve-samples security sbom help setup run stop test lint format bench bench-cluster simulate races conformance constraints proto schemas clean fuzz test-long test-faults test-faults-long testbed-up testbed-down test-cluster scenarios manifests load soak
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -68,6 +68,9 @@ fuzz: setup ## Send random input to decoders, archives, connections and download
 
 bad-input: setup ## Send every bad input of the catalogue to its doors, and write docs/evidence/bad-input.md
 	$(BIN)/python -m tests.doors.table
+
+kserve-samples: setup ## Convert the samples of a checkout of KServe (CHECKOUT=DIR), serve stand-ins, and write docs/evidence/kserve-samples.md
+	$(BIN)/python -m tests.samples.measure $(CHECKOUT) --write
 
 lint: setup ## Check style, types and import rules
 	$(BIN)/ruff check .

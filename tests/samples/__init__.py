@@ -1,0 +1,1 @@
+"""Measure how much of KServe's sample objects converts to Models, and serves."""
