@@ -46,14 +46,14 @@ class _Quiet(SimpleHTTPRequestHandler):
 @contextmanager
 def artifact_server(folder: Path, api_server: str) -> Iterator[ArtifactServer]:
     """A server at the address by which this machine reaches the API server (a URL): Pods reach it too."""
-    server = ArtifactServer(folder, _own_address(api_server))
+    server = ArtifactServer(folder, own_address(api_server))
     try:
         yield server
     finally:
         server.close()
 
 
-def _own_address(url: str) -> str:
+def own_address(url: str) -> str:
     """The source address of a connection to `url`; nothing is sent."""
     parts = urlsplit(url)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:

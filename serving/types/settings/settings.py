@@ -268,7 +268,8 @@ def text_with_values(text: str, where: str, values: Mapping[str, str]) -> str:
         group, _, name = key.partition(".")
         members = {other: old for other, old in (document.get(group) or {}).items() if other != name}
         document[group] = members | ({name: from_variable(_setting_fields()[key], value)} if value else {})
-    _settings_with(_from_document(changed := yaml.safe_dump(document, sort_keys=False), where))
+    changed = yaml.safe_dump({group: members for group, members in document.items() if members}, sort_keys=False)
+    _settings_with(_from_document(changed, where))
     return changed
 
 

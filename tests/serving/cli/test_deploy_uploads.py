@@ -115,6 +115,8 @@ async def test_config_sets_the_store(cluster: OverTls, monkeypatch: pytest.Monke
     assert (await cluster.knodel("deploy", "./iris.onnx", "--no-wait")).code == 0
     done = await cluster.knodel("config", "--set", "artifacts.prefix=", "-o", "json")
     assert (json.loads(done.out)["artifacts"]["prefix"], json.loads(done.out)["gateway"]["port"]) == ("", 9070)
+    stored = await cluster.cluster.get(CONFIG_MAP, "knodel-config", "knodel-system")
+    assert yaml.safe_load(stored["data"]["config.yaml"]) == {"gateway": {"port": 9070}}
 
 
 @pytest.mark.parametrize(

@@ -31,12 +31,16 @@ class Session:
 
 
 class GoogleStore:
-    """A store with the bucket `models`, for requests with the token of its token endpoint (any refresh token).
+    """A store with the bucket `models` at an address of this machine.
+
+    Requests need the token of its token endpoint, unless it is `public`.
 
     `break_after` ends connections after so many bytes of contents; of the broken request, whole units are kept.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, address: str = "127.0.0.1", public: bool = False) -> None:
+        self.address = address
+        self.public = public
         self.objects: dict[str, bytes] = {}
         self.sessions: dict[str, Session] = {}
         self.received = 0
@@ -44,12 +48,12 @@ class GoogleStore:
         self.break_after: int | None = None
         self.lock = threading.Lock()
         handler = type("Handler", (_Handler,), {"store": self})
-        self.server = _Server(("127.0.0.1", 0), handler)
+        self.server = _Server((address, 0), handler)
 
     @property
     def url(self) -> str:
         """The URL of the store."""
-        return f"http://127.0.0.1:{self.server.server_port}"
+        return f"http://{self.address}:{self.server.server_port}"
 
     def service_account(self) -> str:
         """Return the key file of a service account."""
@@ -66,9 +70,9 @@ class GoogleStore:
             return min(size, left)
 
 
-def running_store() -> Iterator[GoogleStore]:
+def running_store(address: str = "127.0.0.1", public: bool = False) -> Iterator[GoogleStore]:
     """Run a store."""
-    made = GoogleStore()
+    made = GoogleStore(address, public)
     thread = threading.Thread(target=made.server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     yield made
@@ -92,7 +96,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         if url.path == "/token":
             self.reply(200, {"access_token": "t0ken", "expires_in": 3600, "token_type": "Bearer"})
-        elif self.headers.get("Authorization") != "Bearer t0ken":
+        elif not self.store.public and self.headers.get("Authorization") != "Bearer t0ken":
             self.reply(401, {"error": {"message": "Anonymous caller does not have storage.objects.create"}})
         elif not re.match(r"(/upload)?/storage/v1/b/models/|/models", url.path):
             self.reply(404, {"error": {"message": "The specified bucket does not exist."}})
