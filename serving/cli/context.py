@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -20,6 +20,7 @@ from clusters.base.objects import NAMESPACE
 from serving.cli.base.output import FORMATS, Output, ProgressLine
 from serving.client.blocking import BlockingDriver, HttpTransport
 from serving.client.client import MIN_TIMEOUT, TIMEOUT, Client
+from serving.client.environments import chosen_environment, environments_file, read_environments
 from serving.client.errors import UsageError
 from serving.client.platform_ref import CONTEXT_VARIABLE, DEFAULT_NAMESPACE, PlatformRef
 from serving.client.state import LocalPlatform, state_folder, version_skew
@@ -49,6 +50,8 @@ class Session:
     kube: KubeContext | None = None
     namespace_given: bool = False
     """Whether the caller named the namespace; objects in a file must then be in it."""
+    env: str = ""
+    """The name of the environment; empty if the place was given in another way."""
 
     @property
     def ref(self) -> PlatformRef:
@@ -78,42 +81,49 @@ def verb(
     place: Place = "either",
     namespaced: bool = True,
     prints: bool = True,
+    takes_env: bool = True,
     examples: Sequence[Example],
     **settings: Any,
 ) -> Callable[[Callable[..., Any]], click.Command]:
     """Return a decorator that turns a function into a click command; its first argument is the `Session`.
 
     The command takes the options of its `place`, `-n` if `namespaced`, and `-o` if it `prints` objects or a table.
-    Its help ends with the `examples`.
+    Without `takes_env`, `--env` has another meaning, and the environment is given before the verb. The help ends with
+    the `examples`.
     """
 
     def decorate(function: Callable[..., Any]) -> click.Command:
         @wraps(function)
         def run(
             namespace: str | None = None, output: str = FORMATS[0], state: str | None = None,
-            kube_context: str | None = None, **arguments: Any,
+            kube_context: str | None = None, env: str | None = None, **arguments: Any,
         ) -> Any:  # fmt: skip
-            _check_no_empty_option(click.get_current_context())
-            named = kube_context if kube_context is not None else group_context(click.get_current_context())
-            is_local = place in ("machine", "nowhere")
-            if is_local and named is not None:
-                raise UsageError(f"`knodel {name}` acts on this machine: omit --kube-context")
-            kube = None if is_local else find_context(state, named)
-            if kube is None and place == "cluster":
+            context = click.get_current_context()
+            _check_no_empty_option(context)
+            kube_context = before_the_verb(context, "kube_context", kube_context)
+            env = before_the_verb(context, "env", env)
+            refused = {"--kube-context": kube_context if place in ("machine", "nowhere") else None,
+                       "--env": env if place == "nowhere" else None}  # fmt: skip
+            for option, value in refused.items():
+                if value is not None:
+                    raise UsageError(f"`knodel {name}` acts on this machine: omit {option}")
+            target = NOWHERE if place == "nowhere" else find_target(state, kube_context, env, place == "machine")
+            if target.ref.kube is None and place == "cluster":
                 raise UsageError(f"no cluster is given: use `knodel {name} --kube-context NAME`")
-            chosen = namespace if namespace is not None else kube.namespace if kube else DEFAULT_NAMESPACE
+            chosen = namespace if namespace is not None else target.namespace
             if fault := dns_label_fault(chosen):
                 raise UsageError(f"--namespace: {fault}")
-            folder = NO_FOLDER if place == "nowhere" else state_folder(state)
-            places = {"--namespace": namespace, "--state": state, "--kube-context": named}
+            places = {"--namespace": namespace, "--state": state, "--kube-context": kube_context, "--env": env}
             options = {option: value for option, value in places.items() if value is not None}
-            click.get_current_context().ensure_object(dict).update(options)
+            context.ensure_object(dict).update(options)
+            folder, kube = target.ref.state, target.ref.kube
             with _noting_version_skew(None if kube or place == "nowhere" else folder):
                 printer = Output(output, options)
-                return function(Session(folder, chosen, printer, kube, namespace is not None), **arguments)
+                session = Session(folder, chosen, printer, kube, namespace is not None, target.env)
+                return function(session, **arguments)
 
         wrapped: Any = run
-        for option in _options(place, namespaced, prints):
+        for option in _options(place, namespaced, prints, takes_env):
             wrapped = option(wrapped)
         lines = [line for purpose, line in examples for line in (f"  # {purpose}", f"  {line}")]
         epilog = "\n".join(["\b", "Examples:", *lines])  # \b keeps click from wrapping the lines
@@ -133,26 +143,50 @@ def _check_no_empty_option(context: click.Context) -> None:
                 raise UsageError(f"{flag} is empty: give a value, or omit the option")
 
 
-def find_context(state: str | None, named: str | None) -> KubeContext | None:
-    """Return the context of `--kube-context`, else of KNODEL_KUBE_CONTEXT; None for the platform of this machine.
+class Target(NamedTuple):
+    """What the options select: the platform or cluster, its namespace, and the name of its environment, if any."""
 
-    Raises UsageError when the kubeconfig has no such context, or when `state` is given too.
+    ref: PlatformRef
+    namespace: str
+    env: str = ""
+
+
+NOWHERE = Target(PlatformRef(NO_FOLDER), DEFAULT_NAMESPACE)
+
+
+def find_target(state: str | None, kube_context: str | None, env: str | None, on_machine: bool = False) -> Target:
+    """Return the target of `--state`, `--kube-context` or `--env`, else of variables, else of the default environment.
+
+    With `on_machine` only state folders count: variables and a default environment that name a cluster are ignored.
+    Raises UsageError for several options, and for a context or an environment that does not exist.
     """
-    if state is not None and named is not None:
-        raise UsageError("--state selects a platform of this machine, --kube-context a cluster: give only one of them")
-    if named == "":
-        raise UsageError("--kube-context is empty: give the name of a context in your kubeconfig")
-    chosen = named or (os.environ.get(CONTEXT_VARIABLE) if state is None else None)
-    if not chosen:
-        return None
+    given = {"--state": state, "--kube-context": kube_context, "--env": env}
+    several = [option for option, value in given.items() if value is not None]
+    if len(several) > 1:
+        raise UsageError(f"{' and '.join(several)} select different platforms or clusters: give only one of them")
+    if several and given[several[0]] == "":
+        what = "the name of a context in your kubeconfig" if kube_context == "" else "the name of an environment"
+        raise UsageError(f"{several[0]} is empty: give {what}")
+    chosen = chosen_environment(env, elsewhere=state is not None or kube_context is not None)
+    if chosen is not None and on_machine and chosen.kube_context:
+        if env is not None:
+            raise UsageError(f"environment {env} is a cluster ({chosen.where}), and this verb acts on this machine")
+        chosen = None
+    if chosen is not None:
+        return Target(*chosen.open(), chosen.name)
+    context = kube_context or (os.environ.get(CONTEXT_VARIABLE) if state is None and not on_machine else None)
+    folder = state_folder(state)
+    if not context:
+        return Target(PlatformRef(folder), DEFAULT_NAMESPACE)
     from serving.client.kubeconfig import KubeContext  # heavy; only clusters need it
 
-    return KubeContext.find(chosen)
+    kube = KubeContext.find(context)
+    return Target(PlatformRef(folder, kube), kube.namespace)
 
 
-def group_context(context: click.Context) -> str | None:
-    """Return the value of `--kube-context` before the verb, as in `knodel --kube-context NAME list`, else None."""
-    found = context.find_root().params.get("kube_context") if context.parent else None
+def before_the_verb(context: click.Context, option: str, value: str | None) -> str | None:
+    """Return the value of an option of the verb, else that of the option before it, as in `knodel --env NAME list`."""
+    found = context.find_root().params.get(option) if value is None and context.parent else value
     return str(found) if found is not None else None
 
 
@@ -192,7 +226,7 @@ def _noting_version_skew(state: Path | None) -> Iterator[None]:
         raise
 
 
-def _options(place: Place, namespaced: bool, prints: bool) -> list[Callable[[Any], Any]]:
+def _options(place: Place, namespaced: bool, prints: bool, takes_env: bool) -> list[Callable[[Any], Any]]:
     """Return the options, last one of the help first."""
     context = click.option(
         "--kube-context", metavar="NAME", shell_complete=_contexts,
@@ -212,8 +246,13 @@ def _options(place: Place, namespaced: bool, prints: bool) -> list[Callable[[Any
         shell_complete=_namespaces,
         help="Namespace [that of the context, else default].",
     )
+    env = click.option(
+        "--env", metavar="NAME", shell_complete=environments,
+        help="Act on this environment [KNODEL_ENV, else the default one].",
+    )  # fmt: skip
     places = {"machine": [state], "cluster": [context], "either": [context, state], "nowhere": []}
-    return [*places[place], *([output] if prints else []), *([namespace] if namespaced else [])]
+    envs = [env] if takes_env and place != "nowhere" else []
+    return [*envs, *places[place], *([output] if prints else []), *([namespace] if namespaced else [])]
 
 
 def _folders(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -226,6 +265,15 @@ def _namespaces(context: click.Context, _: click.Parameter, incomplete: str) -> 
     from serving.cli.names import names_of  # that module imports this one
 
     return names_of(NAMESPACE, context, incomplete)
+
+
+def environments(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    """Return the names of environments with this prefix; none for an invalid file."""
+    try:
+        found = read_environments(environments_file()).known
+    except KnodelError:
+        return []
+    return [name for name in found if name.startswith(incomplete)]
 
 
 def _contexts(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:

@@ -56,6 +56,7 @@ SECTIONS = {
         "doctor": "Find problems on this machine or in a cluster.",
         "config": "Print the settings that `knodel up` takes.",
         "pool": "Manage warm pools.",
+        "env": "Manage environments: named platforms and clusters.",
         "namespace": "Create or label a namespace.",
         "secret": "Create or update a Secret with model-storage credentials.",
         "install": "Install or upgrade Knodel on a Kubernetes cluster.",
@@ -133,7 +134,8 @@ class Verbs(click.Group):
 @click.version_option(package_name="knodel", message="%(version)s")
 @click.option("--debug", is_flag=True, help="Print tracebacks.")
 @click.option("--kube-context", metavar="NAME", help="Act on the cluster of this kubeconfig context.")
-def knodel(debug: bool, kube_context: str | None) -> None:
+@click.option("--env", metavar="NAME", help="Act on this environment.")
+def knodel(debug: bool, kube_context: str | None, env: str | None) -> None:
     """Serve models on Knative: deploy a file, split its traffic, roll it back."""
 
 

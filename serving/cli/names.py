@@ -10,11 +10,9 @@ import click
 
 from clusters.base.errors import KnodelError
 from clusters.base.objects import EVENT_SOURCE, MODEL, REVISION, SECRET, WARM_POOL, Kind, Object, name_of
-from serving.cli.context import find_context, group_context
+from serving.cli.context import before_the_verb, find_target
 from serving.client.client import Client
 from serving.client.errors import UsageError
-from serving.client.platform_ref import DEFAULT_NAMESPACE
-from serving.client.state import LocalPlatform, state_folder
 from serving.types.annotations import LABEL_MODEL
 
 if TYPE_CHECKING:
@@ -116,9 +114,9 @@ def names_of(kind: Kind, context: click.Context, incomplete: str, selector: str 
 def _objects(kind: Kind, context: click.Context, selector: str = "") -> Iterator[Object]:
     given = context.params
     try:
-        kube = find_context(given.get("state"), given.get("kube_context") or group_context(context))
-        server = kube.connect() if kube else LocalPlatform.find(state_folder(given.get("state")))
-        namespace = given.get("namespace") or (kube.namespace if kube else DEFAULT_NAMESPACE)
-        yield from Client(server, COMPLETION_TIMEOUT).list(kind, namespace, selector)["items"]
+        kube_context = before_the_verb(context, "kube_context", given.get("kube_context"))
+        target = find_target(given.get("state"), kube_context, before_the_verb(context, "env", given.get("env")))
+        namespace = given.get("namespace") or target.namespace
+        yield from Client(target.ref.server(), COMPLETION_TIMEOUT).list(kind, namespace, selector)["items"]
     except KnodelError:
         return

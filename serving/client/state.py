@@ -18,6 +18,7 @@ from serving.types.settings.state import CONTROL_SOCKET, TOKEN_FILE, Facts, Stat
 
 RESTART_WINDOW = 5.0  # s; `knodel up` takes one
 SYSTEMS = {"darwin": "macOS", "win32": "Windows"}
+STATE_VARIABLE = "KNODEL_STATE"
 HOST = "localhost"  # the Host header of requests over the unix socket
 
 
@@ -27,7 +28,7 @@ def state_folder(given: str | None) -> Path:
     A relative XDG_STATE_HOME is ignored, as the XDG base directory specification requires. Raises UsageError when the
     home folder is not known.
     """
-    chosen = given or os.environ.get("KNODEL_STATE")
+    chosen = given or os.environ.get(STATE_VARIABLE)
     if chosen:
         return expand_home(chosen).absolute()
     base = Path(os.environ.get("XDG_STATE_HOME") or "")

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 _COMMAND: Final = re.compile(r"`(knodel [^`]+)`")
-_NOWHERE: Final = frozenset({"completion", "dev", "init", "serve"})
+_NOWHERE: Final = frozenset({"completion", "dev", "env", "init", "serve"})
 _CLUSTER: Final = frozenset({"install", "uninstall"})
 _MACHINE: Final = frozenset({"up", "down"})
 REFUSED_BY: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
@@ -17,6 +17,7 @@ REFUSED_BY: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         "--namespace": _NOWHERE | _CLUSTER | _MACHINE | {"namespace", "config"},
         "--state": _NOWHERE | _CLUSTER,
         "--kube-context": _NOWHERE | _MACHINE,
+        "--env": _NOWHERE | {"secret"},
     }
 )
 """The verbs that do not take each option."""

@@ -22,6 +22,8 @@ ADVICE = {
     "knodel doctor --kube-context {}": "knodel doctor --kube-context prod",
     "knodel down": "knodel down",
     "knodel down --force": "knodel down --force",
+    "knodel env add {} --kube-context NAME": "knodel env add prod --kube-context gke",
+    "knodel env remove {}": "knodel env remove prod",
     "knodel events allow SOURCE --models GLOB --storage-prefix PREFIX":
         "knodel events allow ci/new --models iris --storage-prefix s3://models/",
     "knodel events allow SOURCE --models NAME --storage-prefix PREFIX":
@@ -42,6 +44,7 @@ ADVICE = {
     "knodel install --kube-context NAME --configure-knative": "knodel install --kube-context prod --configure-knative",
     "knodel list": "knodel list",
     "knodel list -A": "knodel list -A",
+    "knodel list --env {}": "knodel list --env prod",
     "knodel logs {}": "knodel logs iris",
     "knodel namespace {}": "knodel namespace team",
     "knodel namespace NAME --label knodel.dev/allow-code=true":

@@ -48,6 +48,7 @@ from tests.serving.cli.kube import NOTHING, TOKEN, FakeApi, Pki, Reply, fake_api
 ARTIFACT = "https://models.test/magika"
 GROUPS = {
     "pool": ("list", "set", "off", "delete"),
+    "env": ("add", "list", "remove", "use"),
     "events": ("list", "show", "send", "replay", "trace", "allow", "deny", "sources"),
 }
 COMMANDS = [f"{verb} {one}".strip() for verb in VERBS for one in GROUPS.get(verb, ("",))]

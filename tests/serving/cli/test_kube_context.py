@@ -23,9 +23,11 @@ from tests.serving.cli.kube import (
 
 MACHINE = {"up", "down", "dev", "init", "serve", "completion"}
 """Verbs that act only on this machine."""
+ENVIRONMENTS = {"env add", "env list", "env remove", "env use"}
+"""Verbs that act on no platform."""
 
 
-@pytest.mark.parametrize("verb", [verb for verb in COMMANDS if verb not in MACHINE])
+@pytest.mark.parametrize("verb", [verb for verb in COMMANDS if verb not in MACHINE | ENVIRONMENTS])
 def test_every_verb_but_those_of_the_machine_takes_a_context(knodel: Knodel, verb: str) -> None:
     assert "--kube-context" in knodel(*verb.split(), "--help").out
 

@@ -29,9 +29,11 @@ from tests.serving.cli.conftest import COMMANDS, Knodel, check
 
 CLUSTER = {"install", "uninstall"}
 """Verbs that act only on a cluster."""
-WITHOUT_PLATFORM = {"dev", "init", "serve", "completion"}
+WITHOUT_PLATFORM = {"dev", "init", "serve", "completion", "env list", "env remove", "env use"}
 WITHOUT_NAMESPACE = {*CLUSTER, *WITHOUT_PLATFORM, "up", "down", "namespace", "config"}
-WITHOUT_FORMAT = {*WITHOUT_PLATFORM, "delete", "diff", "logs", "predict", "pool delete", "events deny"}
+WITHOUT_FORMAT = {
+    *WITHOUT_PLATFORM - {"env list"}, "env add", "delete", "diff", "logs", "predict", "pool delete", "events deny",
+}  # fmt: skip
 """Verbs without the options `--state`, `--namespace` or `--output`, which would have no effect."""
 
 

@@ -26,7 +26,7 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 @verb(
-    "secret",
+    "secret", takes_env=False,
     examples=[
         ("Store the credentials of AWS from the environment",
          "knodel secret s3 --env AWS_ACCESS_KEY_ID --env AWS_SECRET_ACCESS_KEY"),
