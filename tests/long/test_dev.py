@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 import pty
 import statistics
 import subprocess
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -109,6 +114,45 @@ def test_a_crash_during_a_request_is_502_and_the_present_code_is_loaded_again(tm
         dev.wait_for("the process of version 2 ended with exit code 9")
         dev.wait_for("version 3 serves")
         answers(dev, 2)
+
+
+def test_no_request_fails_while_versions_change_under_load(tmp_path: Path) -> None:
+    with start(tmp_path) as dev, ThreadPoolExecutor(4) as threads:
+        ended = threading.Event()
+
+        def load() -> Counter[int]:
+            statuses: Counter[int] = Counter()
+            with closing(http.client.HTTPConnection("127.0.0.1", dev.port, timeout=WITHIN)) as kept:
+                while not ended.is_set():
+                    kept.request("POST", "/v2/models/m/generate", b'{"x": [1]}', {"Content-Type": "application/json"})
+                    answer = kept.getresponse()
+                    answer.read()
+                    statuses[answer.status] += 1
+            return statuses
+
+        loads = [threads.submit(load) for _ in range(3)]
+        for number in range(2, 12):
+            save(tmp_path, number, predict="time.sleep(0.01)")
+            dev.wait_for(f"version {number} serves")
+        ended.set()
+        total = sum((one.result(WITHIN) for one in loads), Counter[int]())
+    assert set(total) == {200} and total[200] > 100
+
+
+def test_ctrl_c_ends_a_version_that_hangs_while_it_is_loaded(tmp_path: Path) -> None:
+    save(tmp_path, 1, before="while True: pass")
+    with Dev(tmp_path) as dev:
+        dev.wait_for("loading")
+        assert becomes(lambda: len(dev.servers()) == 1, WITHIN)
+
+
+def test_names_of_files_cannot_write_to_the_terminal(tmp_path: Path) -> None:
+    with start(tmp_path) as dev:
+        (tmp_path / "a\x1b[2Jb").touch()
+        assert dev.wait_for("added: loading version 2").count("\\x1b[2J") == 1
+        (tmp_path / os.fsdecode(b"\xff.txt")).touch()
+        dev.wait_for("added: loading version 3")
+        dev.wait_for("version 3 serves")
 
 
 def test_a_burst_of_saves_is_one_reload(tmp_path: Path) -> None:

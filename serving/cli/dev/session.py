@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from clusters.base.errors import KnodelError
+from clusters.base.redact import escape_control
 from clusters.base.sizes import format_size
 from clusters.embedded.activator.proxy.caller import CallerConnection
 from clusters.net.hosts import KnownHosts
@@ -177,7 +178,12 @@ class DevSession:
     async def _start(self, version: int) -> None:
         """Load a version in a process, and report how that went, and later its end."""
         spare, self._spare = self._spare, None
-        process = await (spare if spare is not None else self._start_process())
+        try:
+            process = await (spare if spare is not None else self._start_process())
+        except OSError as error:  # no more memory, processes or files
+            reason = f"its process cannot be started: {error.strerror}; save again to try again"
+            self._events.put_nowait(reload.LoadFailed(version, Failure(reason)))
+            return
         if version != self._state.loading:  # it was replaced meanwhile
             await process.kill()
             return
@@ -287,7 +293,7 @@ class DevSession:
 
     def _say(self, text: str, colour: str = "cyan") -> None:
         now = datetime.now().astimezone().strftime("%H:%M:%S")
-        self._show(f"{now} {texts.heading(text, colour, coloured=self._coloured)}")
+        self._show(f"{now} {texts.heading(escape_control(text), colour, coloured=self._coloured)}")
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

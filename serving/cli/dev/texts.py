@@ -76,7 +76,7 @@ def heading(text: str, colour: str, *, coloured: bool) -> str:
 
 def listed(lines: Iterable[str]) -> list[str]:
     """Return the lines indented."""
-    return [INDENT + line for line in lines]
+    return [INDENT + escape_control(line) for line in lines]
 
 
 def changed_interface(before: Sequence[str], after: Sequence[str]) -> list[str]:

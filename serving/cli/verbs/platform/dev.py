@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from typing import TYPE_CHECKING, Final
@@ -13,6 +14,7 @@ from serving.cli.context import Session, verb
 from serving.cli.names import files, formats, name_of_path
 from serving.client.errors import ClientError, UsageError
 from serving.client.home import expand_home
+from serving.client.models.local_files import is_local_path
 
 if TYPE_CHECKING:
     from serving.cli.dev.session import DevOptions
@@ -85,7 +87,7 @@ def _options(
     from serving.modelserver.base.errors import BadOptions
     from serving.modelserver.base.options import parse_options
 
-    if "://" in text:
+    if not is_local_path(text):
         raise UsageError(f"{text} cannot be watched: give a local file or folder (knodel serve takes URIs)")
     path = expand_home(text).absolute()
     if not path.exists():
@@ -127,8 +129,7 @@ def _run(options: DevOptions) -> None:
         stop = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        show = click.echo
-        await DevSession(options, sock, lambda line: show(line, err=True), coloured=uses_colour(sys.stderr)).run(stop)
+        await DevSession(options, sock, _show, coloured=uses_colour(sys.stderr)).run(stop)
 
     try:
         asyncio.run(run())
@@ -136,3 +137,9 @@ def _run(options: DevOptions) -> None:
         raise UsageError(str(error)) from error
     finally:
         sock.close()
+
+
+def _show(line: str) -> None:
+    """Print a line to stderr. The model is served also when nobody reads it any more."""
+    with contextlib.suppress(OSError):
+        click.echo(line, err=True)
