@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from clusters.base.errors import Invalid, KnodelError
@@ -75,11 +76,13 @@ class NotConverted(KnodelError):
 class ForeignObject:
     """A foreign object and the Model that is made of it.
 
-    `take` and `carry` mark fields as carried. `finish` applies rules to the other ones.
+    `take` and `carry` mark fields as carried. `finish` applies rules to the other ones. `stores` has the URI of each
+    key of KServe's Secret with stores.
     """
 
-    def __init__(self, document: Object) -> None:
+    def __init__(self, document: Object, stores: Mapping[str, str] = MappingProxyType({})) -> None:
         self.document = document
+        self.stores = stores
         self.spec: dict[str, Any] = {}
         self.metadata: dict[str, Any] = {}
         self.left_out: list[LeftOut] = []

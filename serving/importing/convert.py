@@ -7,6 +7,7 @@ Example:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from clusters.base.objects import MODEL
@@ -14,7 +15,7 @@ from serving.importing.conversion import Conversion, ForeignObject, NotConverted
 from serving.importing.inference_service import convert_inference_service
 from serving.importing.knative_service import convert_knative_service
 
-_CONVERTERS: Final[Mapping[tuple[str, str], Callable[[dict[str, Any]], Conversion]]] = {
+_CONVERTERS: Final[Mapping[tuple[str, str], Callable[[ForeignObject], Conversion]]] = {
     ("serving.kserve.io", "InferenceService"): convert_inference_service,
     ("serving.kubeflow.org", "InferenceService"): convert_inference_service,
     ("serving.knative.dev", "Service"): convert_knative_service,
@@ -48,13 +49,16 @@ _OTHER: Final = ("it is not a model of KServe or Knative", "apply it as before: 
 SERVED: Final = tuple(kind for _, kind in _CONVERTERS)
 
 
-def convert(document: Mapping[str, Any]) -> Conversion:
-    """Return what becomes of one object. Objects that cannot be converted have no Model and one field left out."""
+def convert(document: Mapping[str, Any], stores: Mapping[str, str] = MappingProxyType({})) -> Conversion:
+    """Return what becomes of one object. Objects that cannot be converted have no Model and one field left out.
+
+    `stores` has the URI of each store by its key in KServe's Secret `storage-config`.
+    """
     version, kind = document.get("apiVersion"), document.get("kind")
     group = str(version).rpartition("/")[0]
     converter = _CONVERTERS.get((group, str(kind)))
     if converter is not None:
-        return converter(dict(document))
+        return converter(ForeignObject(dict(document), stores))
     why, instead = _REASONS.get((group, str(kind)), _OTHER)
     about = f"{kind} ({version}): {why}" if isinstance(kind, str) else "kind is missing"
     return ForeignObject(dict(document)).refuse(NotConverted(about, instead))

@@ -30,6 +30,7 @@ UNSERVED: Final[Mapping[str, str]] = {
     "huggingface": "keep it on KServe; a small model can be exported to ONNX (optimum-cli export onnx)",
     "vllm": "keep it on KServe",
     "tensorrt": "deploy the ONNX file that the engine was made of",
+    "openvino_ir": "deploy the ONNX file that the model was made of",
     "openvino": "deploy the ONNX file that the model was made of",
     "sparkml": "export the pipeline to ONNX and deploy that file",
     "catboost": "export the model to ONNX and deploy that file",

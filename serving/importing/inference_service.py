@@ -5,7 +5,7 @@ Source of the fields: `pkg/apis/serving/v1beta1` of github.com/kserve/kserve.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from serving.importing.containers import take_environment, take_resources, take_server
 from serving.importing.conversion import ANY, Conversion, ForeignObject, NotConverted, Path, Rule
@@ -20,6 +20,8 @@ MIN_REPLICAS: Final = 1
 """KServe's default; ours is 0."""
 BATCH_SIZE: Final = 32
 """KServe's default."""
+DEFAULT_KEY: Final = "default"
+"""Of KServe's Secret `storage-config`."""
 _BUILT_IN_RUNTIMES: Final = "kserve-"
 _THREADS: Final = frozenset({"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"})
 _ALWAYS_SERVERLESS: Final = "a Model is always a Knative workload"
@@ -29,6 +31,10 @@ _CONTAINER: Final = "the container is the platform's"
 _NONE: Final = "a Model has no such field"
 _NO_INTERRUPTION: Final = "Knative replaces Pods without an interruption; spec.rollout adds judged steps"
 _IMAGE: Final = ("the image is the platform's", "define a runtime in the settings, and set spec.runtime.name")
+_SECRET: Final = (
+    "a Model names the Secret of its store",
+    "create one with `knodel secret`, and set spec.storage.secretRef.name",
+)
 _LOGGER: Final = "of a Model, payloads are not logged"
 _ON_CPU: Final = "the model runs on the CPU"
 _GENERAL_INSTEAD: Final = "decide whether the Model works without it"
@@ -41,6 +47,7 @@ RULES: Final = (
     Rule(("metadata", "annotations", "sidecar.istio.io/*"), "Knodel runs without Istio"),
     Rule((*PREDICTOR, "annotations", "*sidecar.istio.io/*"), "Knodel runs without Istio"),
     Rule((*PREDICTOR, "annotations", "traffic.sidecar.istio.io/*"), "Knodel runs without Istio"),
+    Rule(("metadata", "annotations", "serving.kserve.io/secretKey"), *_SECRET),
     Rule(("metadata", "annotations", "serving.kserve.io/gke-accelerator"), "Models have no GPUs yet", _ON_CPU),
     Rule(("metadata", "annotations", "serving.kserve.io/autoscalerClass"), "Models have one autoscaler",
          "set spec.scaleTarget: concurrent requests of a replica"),
@@ -68,9 +75,8 @@ RULES: Final = (
     ),
     Rule((*MODEL, "resources", ANY, "nvidia.com/*"), "Models have no GPUs yet", _ON_CPU),
     Rule((*MODEL, "resources", ANY, "amd.com/*"), "Models have no GPUs yet", _ON_CPU),
-    Rule((*MODEL, "storage", "key"), "a Model names the Secret of its store",
-         "create one with `knodel secret`, and set spec.storage.secretRef.name"),
-    Rule((*MODEL, "storage"), "only a path with parameters.bucket is a URI", "set spec.storageUri"),
+    Rule((*MODEL, "storage", "key"), *_SECRET),
+    Rule((*MODEL, "storage"), "the address is storageUri", "check spec.storageUri"),
     Rule((*MODEL, "args"), "options of KServe's server", "see the fields of a Model (docs/reference.md)"),
     Rule((*MODEL, "env"), "a Model has no environment variables", "see the fields of a Model (docs/reference.md)"),
     Rule((*MODEL, "image"), *_IMAGE),
@@ -92,9 +98,8 @@ RULES: Final = (
 OTHERWISE: Final = Rule((), _NONE, _GENERAL_INSTEAD)
 
 
-def convert_inference_service(document: dict[str, Any]) -> Conversion:
+def convert_inference_service(made: ForeignObject) -> Conversion:
     """Return the Model of an InferenceService, and what it lacks."""
-    made = ForeignObject(document)
     rules: tuple[Rule, ...] = RULES
     try:
         if made.get("spec", "default") is not None:
@@ -169,26 +174,37 @@ def _take_model(made: ForeignObject, at: Path) -> None:
 
 
 def _take_uri(made: ForeignObject, at: Path) -> str:
-    """Set storageUri from `storageUri`, or from `storage` with a bucket. Raises NotConverted without either."""
-    uri = made.text((*at, "storageUri"), "spec.storageUri")
+    """Set storageUri from `storageUri`, or from `storage` with a known store. Raises NotConverted without either."""
+    uri = made.text((*at, "storageUri"), "spec.storageUri") or _stored_uri(made, (*at, "storage"))
     if not uri:
-        bucket, path = made.get(*at, "storage", "parameters", "bucket"), made.get(*at, "storage", "path")
-        kind = made.get(*at, "storage", "parameters", "type") or "s3"
-        if isinstance(bucket, str) and isinstance(path, str) and kind in ("s3", "gs"):
-            for part in (("path",), ("parameters", "bucket"), ("parameters", "type")):
-                made.take((*at, "storage", *part), "spec.storageUri")
-            uri = f"{kind}://{bucket}/{path.lstrip('/')}"
-    if not uri:
-        if made.get(*at, "storage") is not None:
-            raise NotConverted(
-                "the bucket is in a Secret of the cluster",
-                "write storageUri, such as s3://BUCKET/PATH",
-                (*at, "storage"),
-            )
         raise NotConverted("the model has no storageUri: its server gets models by TrainedModels, or from its image",
                            "write a Model with the storageUri of each", at)  # fmt: skip
     made.put("storageUri", normalized_uri(uri))
     return uri
+
+
+def _stored_uri(made: ForeignObject, at: Path) -> str:
+    """Return the URI of a path in a store: of a given one, else of that in the parameters; "" without `storage`.
+
+    Raises NotConverted when the store is unknown.
+    """
+    path, bucket = made.get(*at, "path"), made.get(*at, "parameters", "bucket")
+    key, kind = made.get(*at, "key") or DEFAULT_KEY, made.get(*at, "parameters", "type") or "s3"
+    store = made.stores.get(str(key))
+    if isinstance(path, str) and store is not None:
+        made.take((*at, "key"), "spec.storageUri")
+    elif isinstance(path, str) and isinstance(bucket, str) and kind in ("s3", "gs"):
+        store = f"{kind}://{bucket}"
+        for name in ("bucket", "type"):
+            made.take((*at, "parameters", name), "spec.storageUri")
+    elif made.get(*at) is not None:
+        raise NotConverted(
+            "the store is in a Secret of the cluster", f"name it with --storage {key}=URI, such as s3://BUCKET", at
+        )
+    else:
+        return ""
+    made.take((*at, "path"), "spec.storageUri")
+    return f"{store.rstrip('/')}/{path.lstrip('/')}"
 
 
 def _take_container(made: ForeignObject, at: Path) -> None:

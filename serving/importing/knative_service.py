@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from serving.importing.containers import GENERAL, take_resources, take_server
 from serving.importing.conversion import ANY, Conversion, ForeignObject, NotConverted, Rule
@@ -41,9 +41,8 @@ RULES: Final = (
 OTHERWISE: Final = Rule((), "a Model has no such field", "decide whether the Model works without it")
 
 
-def convert_knative_service(document: dict[str, Any]) -> Conversion:
+def convert_knative_service(made: ForeignObject) -> Conversion:
     """Return the Model of a Knative Service, and what it lacks."""
-    made = ForeignObject(document)
     try:
         take_metadata(made)
         containers = made.get(*POD, "containers")

@@ -231,6 +231,11 @@ ARTIFACTS = Surface(
             "truncated, changed, another digest, replaced during the load",
             "rejected with both digests",
         ),
+        Row(
+            "artifact-description",
+            "`config.pbtxt` that is not text, of another grammar, nested 40 times, with unknown fields, names outside",
+            "rejected with the file, the line or the field",
+        ),
         Row("artifact-addresses", "private addresses, redirects to them, endless responses", "rejected"),
     ),
 )

@@ -49,6 +49,19 @@ def test_what_was_left_out_is_listed_and_changes_the_exit_code(knodel: Knodel, t
     assert done.err.splitlines()[-1] == "2 of 3 objects converted, 1 field was left out"
 
 
+def test_a_store_is_named_by_an_option(knodel: Knodel, tmp_path: Path) -> None:
+    document = service({"model": {"modelFormat": {"name": "onnx"}, "storage": {"key": "minio", "path": "a.onnx"}}})
+    file = write(tmp_path, "isvc.yaml", document)
+    without = knodel("import", "-f", file)
+    assert (without.code, without.out) == (5, "")
+    assert "name it with --storage minio=URI" in without.err
+    assert (
+        knodel("import", "-f", file, "--storage", "minio=s3://models").value()["spec"]["storageUri"]
+        == "s3://models/a.onnx"
+    )
+    check(knodel("import", "-f", file, "--storage", "minio"), 2, ["--storage minio is not KEY=URI"])
+
+
 def test_a_hundred_documents_are_converted(knodel: Knodel) -> None:
     documents = [service(onnx(storageUri=MODEL), name=f"iris-{number}") for number in range(100)]
     done = knodel("import", "-f", "-", stdin=yaml.safe_dump_all(documents))

@@ -152,6 +152,15 @@ def test_a_bucket_and_a_path_are_a_uri() -> None:
     assert listed(conversion) == {"spec.predictor.onnx.storage.key": "a Model names the Secret of its store"}
 
 
+@pytest.mark.parametrize("key", [{"key": "minio"}, {}])
+def test_a_store_may_be_named(key: dict[str, str]) -> None:
+    document = service({"onnx": {"storage": {**key, "path": "/iris/model.onnx"}}})
+    conversion = convert(document, {"minio": "s3://models/", "default": "s3://models"})
+    assert spec_of(conversion)["storageUri"] == "s3://models/iris/model.onnx"
+    assert listed(conversion) == {}
+    assert unaccounted(document, conversion) == []
+
+
 LEFT_OUT: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
     ({"scaleMetric": "rps", "scaleTarget": 5}, {}, "spec.predictor.scaleTarget", "replicas follow concurrent requests"),
     ({"maxReplicas": 0}, {}, "spec.predictor.maxReplicas", "a Model has a limit of replicas"),
@@ -219,7 +228,7 @@ NOT_CONVERTED: list[tuple[dict[str, Any], str]] = [
     (service(onnx(storageUri="abfs://c/m")), "the scheme 'abfs' is unknown"),
     (service(onnx(storageUri="pvc://${PVC_NAME}/m")), "spec.storageUri of the Model must be"),
     (service(onnx(storageUri="")), "the model has no storageUri"),
-    (service({"onnx": {"storage": {"key": "k", "path": "p"}}}), "the bucket is in a Secret of the cluster"),
+    (service({"onnx": {"storage": {"key": "k", "path": "p"}}}), "the store is in a Secret of the cluster"),
     (service({"containers": [{"image": "mine"}]}), "a container with a program of its own is not a model"),
     (service({"containers": [{}, {}]}), "several containers are not a model"),
     (service({**onnx(), "sklearn": {}}), "it has several models: model, sklearn"),

@@ -34,19 +34,24 @@ MOST_FILES = 1000  # of a folder
 )
 @click.option("-f", "--file", "source", required=True, metavar="FILE|DIR|-", shell_complete=files,
               help="File or folder with the objects, as YAML or JSON.")  # fmt: skip
+@click.option("--storage", "named_stores", multiple=True, metavar="KEY=URI",
+              help="Store of `storage.key` in InferenceServices, such as s3://BUCKET; repeatable.")  # fmt: skip
 @click.option("--apply", is_flag=True, help="Deploy the Models, as `deploy -f` does.")
 @click.option(
     "--wait/--no-wait", default=True, show_default=True, help="With --apply, wait until the models are ready."
 )
 @timeout_option("300s")
-def import_command(session: Session, source: str, apply: bool, wait: bool, timeout: str) -> int:
+def import_command(
+    session: Session, source: str, named_stores: tuple[str, ...], apply: bool, wait: bool, timeout: str
+) -> int:
     """Convert InferenceServices of KServe, and Knative Services that run a known model server, to Models.
 
     The Models are printed. A report on stderr has each field that no Model has, with the reason and what to do. The
     exit code is 5 when a field or an object was left out, and 0 when nothing was.
     """
     seconds = parse_timeout(timeout)
-    found = [(file, convert(document)) for file, document in _documents(source)]
+    stores = _stores(named_stores)
+    found = [(file, convert(document, stores)) for file, document in _documents(source)]
     conversions = [conversion for _, conversion in found]
     models = [_placed(session, model, apply) for conversion in conversions for model in conversion.models]
     _check_unique(models)
@@ -62,6 +67,17 @@ def import_command(session: Session, source: str, apply: bool, wait: bool, timeo
         output = session.output if session.output.structured else Output("yaml")
         output.value(models[0] if len(models) == 1 else {"apiVersion": "v1", "kind": "List", "items": models})
     return INCOMPLETE if any(one.left_out for one in conversions) else 0
+
+
+def _stores(named: Sequence[str]) -> dict[str, str]:
+    """Return the URI of each key. Raises UsageError."""
+    stores = {}
+    for text in named:
+        key, separator, uri = text.partition("=")
+        if not (key and separator and "://" in uri):
+            raise UsageError(f"--storage {text} is not KEY=URI, such as default=s3://BUCKET")
+        stores[key] = uri
+    return stores
 
 
 def _placed(session: Session, model: Object, apply: bool) -> Object:

@@ -76,6 +76,7 @@ BROKEN = [
 ]
 
 
+@pytest.mark.bad_input("artifact-description")
 @pytest.mark.parametrize(("text", "reason"), BROKEN)
 def test_a_broken_text_is_refused_with_its_line(text: str, reason: str) -> None:
     with pytest.raises(BadText) as refused:

@@ -140,6 +140,7 @@ def test_dynamic_batching_is_the_default_of_the_models(
     assert read_config(f'name: "m" {batching}'.encode()).dynamic_batching is None  # without a batch dimension
 
 
+@pytest.mark.bad_input("artifact-description")
 @pytest.mark.parametrize(
     ("config", "reason"),
     [
@@ -174,6 +175,7 @@ def test_a_config_that_cannot_be_served_is_refused(tmp_path: Path, config: str, 
     assert reason in message
 
 
+@pytest.mark.bad_input("artifact-description")
 def test_a_config_that_is_too_large_or_no_text_is_refused(tmp_path: Path) -> None:
     folder = repository(tmp_path / "m", config_dot_pbtxt=b"#" * (1 << 20 | 1), **{"1__model_dot_onnx": onnx()})
     assert refusal(folder).endswith("has more than 1 MiB")
