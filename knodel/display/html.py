@@ -149,9 +149,8 @@ def sparkline(title: str, values: Sequence[float], colour: str = "currentColor")
 
 
 def lines(texts: Sequence[str]) -> Html:
-    """Return lines of text in a fixed-width font."""
-    style = f"{_PLAIN}margin:0;padding:0;border:0;white-space:pre-wrap;font-size:.9em;"
-    return element("pre", "\n".join(texts), style=style)
+    """Return lines of text."""
+    return element("div", *(element("div", text) for text in texts), style="font-size:.95em;")
 
 
 def colour(index: int) -> str:

@@ -6,6 +6,8 @@ from typing import Final
 
 _DIGEST: Final = 12  # hexadecimal digits; enough to tell versions apart
 
+_LONGEST_URI: Final = 40  # characters
+
 
 def milliseconds(seconds: float | None) -> str:
     """Return a duration in milliseconds with three digits; empty for None."""
@@ -25,3 +27,12 @@ def short_time(at: str) -> str:
 def short_digest(digest: str) -> str:
     """Return the first digits of a digest, without its algorithm."""
     return digest.partition(":")[2][:_DIGEST]
+
+
+def short_uri(uri: str) -> str:
+    """Return a URI without the middle of a long path: its digest, not the path of a copy, identifies a version."""
+    scheme, separator, path = uri.partition("://")
+    parts = path.split("/")
+    if len(uri) <= _LONGEST_URI or len(parts) < 4 or not separator:
+        return uri
+    return f"{scheme}://{parts[0]}/{'' if parts[0] else parts[1] + '/'}…/{parts[-1]}"

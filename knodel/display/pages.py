@@ -24,7 +24,7 @@ from knodel.display.html import (
     status,
     table,
 )  # fmt: skip
-from knodel.display.numbers import milliseconds, share, short_digest, short_time
+from knodel.display.numbers import milliseconds, share, short_digest, short_time, short_uri
 from knodel.results.explanation import Explanation, ReplicaStart
 from knodel.results.model import Model, ModelHistory, ModelList, ModelVersion, TrafficSplit
 from knodel.results.prediction import Prediction, PredictionOutput
@@ -54,7 +54,7 @@ def _model(model: Model) -> Html:
                 ("version", " ".join(filter(None, (model.version, model.newest and f"({model.newest})")))),
                 ("replicas", _replicas(model)),
                 ("format", model.format),
-                ("files", joined(model.storage_uri, " ", muted(short_digest(model.digest)))),
+                ("files", joined(short_uri(model.storage_uri), " ", muted(short_digest(model.digest)))),
                 ("URL", model.url),
             ]
         ),
@@ -78,7 +78,7 @@ def _history(history: ModelHistory) -> Html:
         ["revision", "version", "outcome", "cause", "made", "all traffic", "digest", "files"],
         [
             [one.revision, one.version, _outcome(one), one.cause, short_time(one.at), short_time(one.promoted_at),
-             short_digest(one.digest), one.storage_uri]
+             short_digest(one.digest), short_uri(one.storage_uri)]
             for one in history
         ],
         "no versions",

@@ -26,7 +26,7 @@ class Progress(Protocol):
         ...
 
     def clear(self) -> None:
-        """End: a terminal removes the line, a notebook keeps its last text."""
+        """Remove the text at the end of the call; a notebook shows how long it took."""
         ...
 
 
@@ -75,9 +75,10 @@ class NotebookProgress:
             self._draw()
 
     def clear(self) -> None:
-        """Show the last text and the whole duration."""
+        """Show the duration in place of the text."""
         if self._handle is not None:
-            self._draw()
+            seconds = f"{self._clock() - self._began:.1f} s"
+            self._handle.update(_Page(muted(seconds), seconds))
             self._handle = None
 
     def _draw(self) -> None:

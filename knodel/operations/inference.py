@@ -13,7 +13,19 @@ from knodel.inference.metadata import ModelMetadata, metadata_from
 from knodel.inference.wire import decode, encode
 from knodel.operations.core import ClientCore, check_name, check_timeout
 from knodel.results.prediction import Prediction, PredictionOutput
-from serving.client.effects import Call, HttpAnswer, HttpRequest, Item, Items, Spawn, exchange, now, receive, sleep
+from serving.client.effects import (
+    Call,
+    HttpAnswer,
+    HttpRequest,
+    Item,
+    Items,
+    Spawn,
+    Tell,
+    exchange,
+    now,
+    receive,
+    sleep,
+)
 from serving.client.errors import ClientError, ModelError, NotConnected, Unreachable, UsageError
 from serving.client.inference.failures import failure_of
 
@@ -227,6 +239,8 @@ def _send_parts(
             running -= 1
         else:
             answers[begin] = message.value
+            done = min(len(answers) * batch_size, rows)
+            yield Tell(f"{request.name}: {done} of {rows} rows ({100 * done // rows} %)")
     return [answers[begin] for begin in begins]
 
 

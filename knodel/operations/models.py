@@ -31,7 +31,7 @@ def deploy(
     example: Any = None,
     version: str | None = None,
     format: str | None = None,
-    rollout: bool | None = None,
+    rollout: bool | Mapping[str, Any] | None = None,
     canary: int | None = None,
     min_replicas: int | None = None,
     max_replicas: int | None = None,
@@ -48,8 +48,9 @@ def deploy(
     For a cluster they are uploaded. Fields that are not given keep their values.
 
     `example` has a few rows for the warm-up of an object in memory. `version` is a label. `rollout=True` rolls the
-    version out in judged steps; `canary` gives it a percentage. `digest` is the expected one of the files, `secret`
-    the name of the Secret with credentials. `allow_code` is your consent that servers run the code of the object.
+    version out in judged steps, and a dict sets fields of `spec.rollout`, such as `{"steps": [10, 100]}`. `canary`
+    gives it a percentage. `digest` is the expected one of the files, `secret` the name of the Secret with credentials.
+    `allow_code` is your consent that servers run the code of the object.
     `wait=False` returns at once. `timeout` is in seconds.
 
     Raises Invalid for refused fields or files, Conflict for a concurrent change, TimedOut, ModelError.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -29,7 +29,8 @@ KINDS_OF_FILES = (MODEL, WARM_POOL)
 class DeployFields(NamedTuple):
     """The fields that a deploy changes; None leaves a field as it is. `uri` is a URI or a local path.
 
-    `canary` is the percentage of the new version. `rollout`: whether new versions are rolled out in steps.
+    `canary` is the percentage of the new version. `rollout`: whether new versions are rolled out in steps,
+    or the fields of `spec.rollout` to change.
     """
 
     uri: str | None = None
@@ -38,7 +39,7 @@ class DeployFields(NamedTuple):
     secret: str | None = None
     version: str | None = None
     canary: int | None = None
-    rollout: bool | None = None
+    rollout: bool | Mapping[str, Any] | None = None
     least: int | None = None
     most: int | None = None
 
@@ -101,16 +102,17 @@ def model_of(name: str, namespace: str, fields: DeployFields) -> Object:
     return {"apiVersion": MODEL.api_version, "kind": MODEL.kind, "metadata": metadata, "spec": spec}
 
 
-def _rollout(wanted: bool, canary: int | None) -> dict[str, Any]:
+def _rollout(wanted: bool | Mapping[str, Any], canary: int | None) -> dict[str, Any]:
     """Return the fields that enable or disable rollouts; a rollout replaces a pin and a canary.
 
     Fields of an existing rollout keep their values.
     """
-    if not wanted:
+    if wanted is False:
         return {"rollout": None}
     if canary is not None:
         raise UsageError("a rollout and a canary exclude each other: omit one of them")
-    return {"rollout": {}, "canaryTrafficPercent": None, "traffic": None}
+    fields = {} if wanted is True else dict(wanted)
+    return {"rollout": fields, "canaryTrafficPercent": None, "traffic": None}
 
 
 def prepare(

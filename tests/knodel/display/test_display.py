@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from knodel.display import html
+from knodel.display.numbers import short_uri
 from tests.knodel.display.samples import BROKEN, EVIL, EXPLANATION, HISTORY, PREDICTION, RESULTS, SPLIT, STEP, model
 
 VOID = {"rect"}
@@ -143,3 +144,14 @@ def test_a_terminal_shows_text(result: Any, text: str) -> None:
 def test_each_result_has_a_text(result: Any) -> None:
     assert repr(result)
     assert "Displayed object" not in repr(result)
+
+
+@pytest.mark.parametrize(("uri", "short"), [
+    ("s3://models/iris/7/", "s3://models/iris/7/"),
+    ("file:///tmp/knodel-tests-4ftmv2wl/tmp/knodel-jzg/churn", "file:///tmp/…/churn"),
+    ("s3://models/team/department/iris/2026-11-26/model.onnx", "s3://models/…/model.onnx"),
+    (f"hf://{'x' * 50}", f"hf://{'x' * 50}"),
+    ("", ""),
+])  # fmt: skip
+def test_the_middle_of_a_long_uri_is_left_out(uri: str, short: str) -> None:
+    assert short_uri(uri) == short
