@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import http.client
+import json
 import os
 import pty
 import statistics
 import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -114,6 +116,20 @@ def test_a_crash_during_a_request_is_502_and_the_present_code_is_loaded_again(tm
         dev.wait_for("the process of version 2 ended with exit code 9")
         dev.wait_for("version 3 serves")
         answers(dev, 2)
+
+
+@pytest.mark.parametrize("size", [2, 500])
+def test_the_example_works_as_it_is_shown(tmp_path: Path, size: int) -> None:
+    declared = [{"name": "x", "datatype": "FP32", "shape": [-1, size]}]
+    code = f"class Model:\n    inputs = {declared}\n    outputs = {declared}\n    def predict(self, x): return x + 1"
+    (tmp_path / "model.py").write_text(code)
+    with Dev(tmp_path) as dev:
+        curl, python = dev.wait_for("curl ").strip(), dev.wait_for("import ").strip()
+        answered = subprocess.run(["bash", "-c", curl], capture_output=True, text=True, check=True).stdout
+        assert json.loads(answered)["outputs"][0]["data"] == [1.0] * size
+        shown = f"{python.rpartition('; ')[0]}\nprint({python.rpartition('; ')[2]}.to_numpy().tolist())"
+        printed = subprocess.run([sys.executable, "-c", shown], capture_output=True, text=True, check=True).stdout
+        assert json.loads(printed) == [[1.0] * size]
 
 
 def test_no_request_fails_while_versions_change_under_load(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from clusters.base.errors import KnodelError
 
 MAX_FILES: Final = 10_000  # as in a model's folder (`serving.storage.base.disk`)
 FASTEST: Final = 0.1  # s between two scans
-SHARE: Final = 0.05  # maximum share of one core for scans
+SHARE: Final = 0.1  # maximum share of one core for scans, while nothing changes
 SETTLED: Final = 0.06  # s without another change, after which a save is complete
 MAX_NAMED: Final = 4  # changed files that a line names
 
@@ -122,7 +122,7 @@ def changes(before: Marks, after: Marks) -> Changes:
 
 def pause_after(took: float, settling: bool) -> float:
     """Return the seconds until the next scan, after one that `took` so many; `settling`: files have just changed."""
-    return max(SETTLED if settling else FASTEST, took / SHARE)
+    return max(SETTLED, took) if settling else max(FASTEST, took / SHARE)
 
 
 def _listed(names: Sequence[str]) -> str:

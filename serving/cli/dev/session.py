@@ -245,7 +245,8 @@ class DevSession:
     async def _show_version(self, version: int) -> None:
         """Print how to call the version, what changed in its interface, and its response to the example."""
         options, took = self._options, time.monotonic() - self._save.at
-        url = f"http://{HOST}:{options.port}/v2/models/{options.name}"
+        server = f"http://{HOST}:{options.port}"
+        url = f"{server}/v2/models/{options.name}"
         address = ServerAddress(*self._versions[version].process.address, "the model", "see its output")
         try:
             found = await asyncio.to_thread(_example_of, IngressTarget(address, {}), options.name)
@@ -260,7 +261,7 @@ class DevSession:
         else:
             self._say(f"version {version} serves on {url} after {took:.2f} s", "green")
         file = "" if texts.is_short(found.request) else self._store(found.request)
-        for line in texts.listed([*interface, *texts.example_lines(url, found.request, file)]):
+        for line in texts.listed([*interface, *texts.example_lines(server, options.name, found.request, file)]):
             self._show(line)
         with contextlib.suppress(KnodelError):
             self._show(texts.INDENT + await asyncio.to_thread(_answer_of, address, options.name, found.request))

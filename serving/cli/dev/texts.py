@@ -38,18 +38,36 @@ def is_short(request: str) -> bool:
     return len(request) <= MAX_INLINE
 
 
-def example_lines(url: str, request: str, file: str) -> list[str]:
+def example_lines(server: str, name: str, request: str, file: str) -> list[str]:
     """Return how to send the example: a command with curl, and a line of Python.
 
-    `url` is that of the model, `request` the JSON, and `file` the path of a file with it, unless it is short.
+    `server` is the URL of the server, `name` that of the model, `request` the JSON, and `file` the path of a file with
+    it, unless it is short.
     """
     inline = is_short(request)
-    value = repr(json.loads(request)) if inline else f"json.load(open({file!r}))"
-    modules = "httpx2" if inline else "httpx2, json"
+    value = repr(_by_name(json.loads(request))) if inline else f"json.load(open({file!r}))"
+    modules = "knodel" if inline else "json, knodel"
     return [
-        curl(f"{url}/infer", request if inline else f"@{file}"),
-        f"import {modules}; httpx2.post({f'{url}/infer'!r}, json={value}).json()",
+        curl(f"{server}/v2/models/{name}/infer", request if inline else f"@{file}"),
+        f"import {modules}; knodel.Client({server!r}).predict({name!r}, {value})",
     ]
+
+
+def _by_name(request: dict[str, Any]) -> dict[str, Any]:
+    """Return the inputs of a request as nested lists by name; the request if it has more than inputs."""
+    try:
+        if set(request) != {"inputs"}:
+            return request
+        return {one["name"]: _nested(list(one["data"]), one["shape"]) for one in request["inputs"]}
+    except (KeyError, TypeError, ValueError, ZeroDivisionError):
+        return request
+
+
+def _nested(values: list[Any], shape: Sequence[int]) -> list[Any]:
+    """Return flat values as nested lists of this shape."""
+    for size in reversed(shape[1:]):
+        values = [values[start : start + size] for start in range(0, len(values), size)]
+    return values
 
 
 def answer_line(status: int, seconds: float, body: str) -> str:

@@ -58,7 +58,7 @@ def test_the_last_good_version_serves_while_the_code_is_broken_and_requests_are_
         dev.wait_for("model.py changed: loading version 2")
         dev.wait_for("version 2 serves on", f"http://127.0.0.1:{dev.port}/v2/models/m")
         dev.wait_for("curl ", f":{dev.port}/v2/models/m/infer", '"name": "x"')
-        dev.wait_for("httpx2.post(", f":{dev.port}/v2/models/m/infer")
+        dev.wait_for("import knodel; knodel.Client(", f":{dev.port}').predict('m', {{'x': [0]}})")
         dev.wait_for("answers 200 in")
         kept = opened.enter_context(closing(http.client.HTTPConnection("127.0.0.1", dev.port, timeout=WITHIN)))
         assert version_over(kept) == "m-00002"

@@ -11,18 +11,38 @@ import pytest
 from serving.cli.dev import texts
 from serving.cli.dev.messages import Failure
 
-URL = "http://127.0.0.1:8080/v2/models/m"
+SERVER = "http://127.0.0.1:8080"
 REQUEST = json.dumps({"inputs": [{"name": "it's", "datatype": "BOOL", "shape": [1], "data": [True]}]})
 LONG = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [400], "data": [0.0] * 400}]})
 
 
 @pytest.mark.parametrize(("request_text", "sent"), [(REQUEST, REQUEST), (LONG, "@/tmp/example.json")])
 def test_the_example_is_a_command_and_a_line_of_python(request_text: str, sent: str) -> None:
-    curl, python = texts.example_lines(URL, request_text, "/tmp/example.json")
+    curl, python = texts.example_lines(SERVER, "m", request_text, "/tmp/example.json")
+    url, header = f"{SERVER}/v2/models/m/infer", "Content-Type: application/json"
 
-    assert shlex.split(curl) == ["curl", f"{URL}/infer", "-H", "Content-Type: application/json", "-d", sent]
+    assert shlex.split(curl) == ["curl", url, "-H", header, "-d", sent]
     ast.parse(python)
     assert len(curl) < 2 * texts.MAX_INLINE and len(python) < 2 * texts.MAX_INLINE
+
+
+@pytest.mark.parametrize(
+    ("request_value", "data"),
+    [
+        (
+            {"inputs": [{"name": "x", "datatype": "FP32", "shape": [2, 2], "data": [1, 2, 3, 4]}]},
+            {"x": [[1, 2], [3, 4]]},
+        ),
+        ({"inputs": [{"name": "x", "datatype": "BYTES", "shape": [1], "data": ["a"]}]}, {"x": ["a"]}),
+        ({"inputs": [{"name": "x", "shape": [2, 0], "data": []}]}, None),
+        ({"inputs": [], "parameters": {"k": 1}}, None),
+        ({"inputs": [{"name": "x"}]}, None),
+    ],
+)
+def test_python_gets_nested_lists_by_name_or_the_whole_request(request_value: object, data: object) -> None:
+    python = texts.example_lines(SERVER, "m", json.dumps(request_value), "")[1]
+
+    assert python == f"import knodel; knodel.Client('{SERVER}').predict('m', {data or request_value!r})"
 
 
 def test_an_interface_has_a_line_for_each_tensor_and_a_difference() -> None:
