@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+import weakref
 from types import TracebackType
 from typing import Any, Self
 
@@ -58,6 +59,7 @@ class Client:
     ) -> None:
         check_client(http_client, asynchronous=False)
         self._transport = HttpxTransport(http_client)
+        weakref.finalize(self, HttpxTransport.close_all, self._transport).atexit = False
         self.core = _core(url, api_key, state, kube_context, namespace, retries)
         self.driver = BlockingDriver(self._transport, lambda: new_progress(progress), _warn)
 

@@ -32,7 +32,6 @@ def arrays_of(values: Any, inputs: Sequence[TensorSpec] | None) -> dict[str, Ten
         >>> arrays_of([[1, 2]], [TensorSpec("x", "FP64", (-1, 2))])
         {'x': array([[1., 2.]])}
     """
-    import numpy as np
 
     from serving.engines.base.tabular import INPUT
 
@@ -51,10 +50,24 @@ def arrays_of(values: Any, inputs: Sequence[TensorSpec] | None) -> dict[str, Ten
     if wrong := wrong_names(list(given), names):
         raise InputMismatch(f"there is {wrong}: the inputs of the model are {', '.join(names)}")
     specs: Sequence[TensorSpec | None] = inputs or [None] * len(names)
-    made = {name: _converted(name, np.asarray(given[name]), spec) for name, spec in zip(names, specs, strict=True)}
+    made = {}
+    for name, spec in zip(names, specs, strict=True):
+        array = _array_of(name, given[name])
+        if columns is not None and spec is not None and spec.shape is not None and array.ndim + 1 == len(spec.shape):
+            array = array.reshape(*array.shape, 1)  # the model expects a matrix of one column
+        made[name] = _converted(name, array, spec)
     if any(array.size == 0 for array in made.values()):
         raise InputMismatch("there is no row: give at least one")
     return made
+
+
+def _array_of(name: str, value: Any) -> Tensor:
+    import numpy as np
+
+    try:
+        return np.asarray(value)
+    except ValueError as error:
+        raise InputMismatch(f"input {name!r} has rows of different lengths: give a tensor") from error
 
 
 def _converted(name: str, array: Tensor, spec: TensorSpec | None) -> Tensor:

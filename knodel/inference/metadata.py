@@ -9,16 +9,7 @@ from typing import Any
 
 from serving.client.errors import ClientError
 from serving.client.http import FOREIGN
-
-
-@dataclass(frozen=True)
-class InputSpec:
-    """An input: -1 in `shape` is any size. `columns` are the names of a matrix's columns, if they are known."""
-
-    name: str
-    datatype: str
-    shape: tuple[int, ...]
-    columns: tuple[str, ...] = ()
+from serving.engines.base.engine import TensorSpec
 
 
 @dataclass(frozen=True)
@@ -28,7 +19,7 @@ class ModelMetadata:
     `is_stale`: a revision answered that is newer than the metadata, so it is read again before the next request.
     """
 
-    inputs: tuple[InputSpec, ...]
+    inputs: tuple[TensorSpec, ...]
     revisions: frozenset[str] = frozenset()
     is_stale: bool = False
 
@@ -43,7 +34,7 @@ def metadata_from(name: str, content: bytes, revision: str) -> ModelMetadata:
     return ModelMetadata(inputs, frozenset({revision} if revision else ()))
 
 
-def _spec(value: Mapping[str, Any]) -> InputSpec:
+def _spec(value: Mapping[str, Any]) -> TensorSpec:
     columns = (value.get("parameters") or {}).get("columns") or ()
     shape = tuple(int(size) for size in value["shape"])
-    return InputSpec(str(value["name"]), str(value["datatype"]), shape, tuple(map(str, columns)))
+    return TensorSpec(str(value["name"]), str(value["datatype"]), shape, tuple(map(str, columns)))

@@ -10,13 +10,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from knodel.inference.inputs import DTYPES, InputTensor
+from knodel.inference.inputs import InputTensor
 from knodel.results.prediction import PredictionOutput
 from serving.client.errors import ClientError
 from serving.client.http import FOREIGN
 
 JSON_LENGTH = "Inference-Header-Content-Length"
-LENGTH_SIZE = 4  # bytes before each element of a BYTES tensor
 
 
 def encode(
@@ -33,7 +32,10 @@ def encode(
         if isinstance(values, list):
             made.append({**about, "data": values})
         else:
-            blobs.append(to_bytes(datatype, values))
+            from serving.engines.base.binary import to_bytes  # needs NumPy, which an array has
+            from serving.engines.base.datatypes import DATATYPES
+
+            blobs.append(to_bytes(values, DATATYPES[datatype]))
             made.append({**about, "parameters": {"binary_data_size": len(blobs[-1])}})
     is_binary = bool(blobs)
     request: dict[str, Any] = {"id": id} if id else {}
@@ -47,20 +49,6 @@ def encode(
         return {"Content-Type": "application/json"}, head
     headers = {"Content-Type": "application/octet-stream", JSON_LENGTH: str(len(head))}
     return headers, b"".join([head, *blobs])
-
-
-def to_bytes(datatype: str, array: Any) -> bytes:
-    """Return the bytes of an array."""
-    if datatype == "BYTES":
-        texts = (item if isinstance(item, bytes) else str(item).encode() for item in array.ravel().tolist())
-        return b"".join(len(text).to_bytes(LENGTH_SIZE, "little") + text for text in texts)
-    if datatype == "BF16":  # the upper half of an FP32, rounded to the nearest, ties to even
-        bits = array.view("<u4").astype("<u8")
-        rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
-        nan = (bits & 0x7FFFFFFF) > 0x7F800000
-        rounded[nan] = (bits[nan] >> 16) | 0x40  # rounding must not turn a NaN into infinity
-        return bytes(rounded.astype("<u2").tobytes())
-    return bytes(array.tobytes())  # in C order
 
 
 def decode(name: str, headers: Mapping[str, str], body: bytes) -> tuple[str, list[PredictionOutput]]:
@@ -86,7 +74,10 @@ def decode(name: str, headers: Mapping[str, str], body: bytes) -> tuple[str, lis
 def _from_bytes(datatype: str, shape: tuple[int, ...], content: memoryview) -> Any:
     import numpy as np
 
-    if datatype == "BYTES":
+    from serving.engines.base.binary import LENGTH_SIZE, bf16
+    from serving.engines.base.datatypes import BF16, BYTES, DATATYPES
+
+    if datatype == BYTES:
         array = np.empty(math.prod(shape), dtype=object)
         at = 0
         for index in range(len(array)):
@@ -96,10 +87,11 @@ def _from_bytes(datatype: str, shape: tuple[int, ...], content: memoryview) -> A
                 raise ValueError("an element exceeds the data")
             array[index] = _text(bytes(content[begin:at]))
         return array.reshape(shape)
-    if datatype == "BF16":
-        upper = np.frombuffer(content, "<u2").astype("<u4") << 16
-        return upper.view("<f4").reshape(shape)
-    return np.frombuffer(content, DTYPES[datatype]).reshape(shape).copy()  # writable, and free of the whole response
+    if datatype == BF16:
+        return bf16(content).reshape(shape)
+    return (
+        np.frombuffer(content, DATATYPES[datatype].dtype).reshape(shape).copy()
+    )  # writable, and free of the whole response
 
 
 def _from_json(datatype: str, shape: tuple[int, ...], data: Any) -> Any:
@@ -107,7 +99,9 @@ def _from_json(datatype: str, shape: tuple[int, ...], data: Any) -> Any:
         import numpy as np
     except ImportError:
         return _nested(data, shape)
-    return np.array(data, dtype=DTYPES[datatype]).reshape(shape)
+    from serving.engines.base.datatypes import DATATYPES
+
+    return np.array(data, dtype=DATATYPES[datatype].dtype).reshape(shape)
 
 
 def _nested(data: list[Any], shape: Sequence[int]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -46,6 +47,7 @@ class ClientCore:
     retries: int = 3
     entrances: dict[tuple[str, str], Entrance] = field(default_factory=dict)
     metadata: dict[tuple[str, str], ModelMetadata] = field(default_factory=dict)
+    recent: dict[str, deque[float]] = field(default_factory=dict)
 
     def platform(self) -> PlatformRef:
         """Return the platform. Raises UsageError for a client of a URL, which sends inference requests only."""

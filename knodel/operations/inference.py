@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -31,6 +32,7 @@ from serving.client.inference.failures import failure_of
 
 TIMEOUT = 610.0  # s; a little above the maximum timeout of a Model
 PARALLEL = 4
+RECENT = 50  # durations of calls that are kept for each model
 RETRY_DELAY = 0.2  # s before the second attempt to connect; doubled for each further one
 STALE = frozenset({400, 404})
 """Statuses after which the metadata of a model is read again: its inputs may have changed."""
@@ -91,7 +93,7 @@ def predict(
         if batch_size is not None or outputs is not None or parameters is not None:
             raise UsageError("a whole request has its own fields: omit batch_size, outputs and parameters")
         answer = yield from _send(core, request, {"Content-Type": "application/json"}, json.dumps(data).encode())
-        return _prediction(name, [answer], (yield from now()) - began)
+        return _prediction(core, name, [answer], (yield from now()) - began)
     metadata, inputs = yield from _inputs(core, request, data)
     if batch_size is None:
         answers = [(yield from _infer_again_if_stale(core, request, data, metadata, inputs))]
@@ -100,7 +102,7 @@ def predict(
         answers = yield from _send_parts(core, request, inputs, rows, batch_size, parallel)
     for answer in answers:
         _note_revision(core, request, answer)
-    return _prediction(name, answers, (yield from now()) - began)
+    return _prediction(core, name, answers, (yield from now()) - began)
 
 
 def _inputs(core: ClientCore, request: _Request, data: Any) -> Call[tuple[ModelMetadata, list[InputTensor]]]:
@@ -258,7 +260,7 @@ def _with_rows(error: Exception, begin: int, end: int) -> Exception:
     return ClientError(text) if isinstance(error, KnodelError) else error
 
 
-def _prediction(name: str, answers: Sequence[HttpAnswer], seconds: float) -> Prediction:
+def _prediction(core: ClientCore, name: str, answers: Sequence[HttpAnswer], seconds: float) -> Prediction:
     """Return the outputs of all responses, joined by rows."""
     parts = [decode(name, answer.headers, answer.content) for answer in answers]
     request_id, outputs = parts[-1]
@@ -266,7 +268,9 @@ def _prediction(name: str, answers: Sequence[HttpAnswer], seconds: float) -> Pre
         outputs = [_joined(name, [part[index] for _, part in parts]) for index in range(len(outputs))]
     headers = answers[-1].headers
     timing = _timing(headers.get("server-timing", ""))
-    return Prediction(name, headers.get(REVISION, ""), request_id, seconds, tuple(outputs), timing)
+    recent = core.recent.setdefault(name, deque(maxlen=RECENT))
+    recent.append(seconds)
+    return Prediction(name, headers.get(REVISION, ""), request_id, seconds, tuple(outputs), timing, tuple(recent))
 
 
 def _joined(name: str, parts: Sequence[PredictionOutput]) -> PredictionOutput:

@@ -11,6 +11,7 @@ from knodel.results.model import Model, TrafficSplit
 from knodel.results.rollout import RolloutStep
 from serving.client.effects import Call, Item, Items, each
 from serving.client.errors import DoesNotExist, TimedOut, UsageError
+from serving.types.rollout import ALL
 
 TIMEOUT = 60.0  # s for a change to be applied
 
@@ -74,15 +75,17 @@ def rollout(core: ClientCore, name: str, *, timeout: float | None = None) -> Ite
 
 
 def _starts(model: Object, step: RolloutStep | None) -> bool:
-    """Return whether the rollout of the newest version has not begun yet. Pure."""
+    """Return whether a rollout of the newest version has yet to begin. Pure."""
     spec, status = model.get("spec") or {}, model.get("status") or {}
-    if spec.get("rollout") is None or (condition_of(model, "ConfigurationsReady") or {}).get("status") == "False":
+    if spec.get("rollout") is None or spec.get("traffic") or spec.get("canaryTrafficPercent") is not None:
         return False
     if int(status.get("observedGeneration") or 0) < generation_of(model):
         return True
-    newest = status.get("latestCreatedRevision")
-    is_first = not status.get("latestReadyRevision") or newest == status.get("latestReadyRevision")
-    return step is not None and step.candidate != newest and not is_first
+    newest, ready = status.get("latestCreatedRevision"), condition_of(model, "ConfigurationsReady") or {}
+    if ready.get("status") == "False" or (step is not None and step.candidate == newest):
+        return False
+    has_all = any(one.get("revision") == newest and one.get("percent") == ALL for one in status.get("traffic") or ())
+    return ready.get("status") == "Unknown" or not has_all
 
 
 def _seen(step: RolloutStep) -> tuple[Any, ...]:

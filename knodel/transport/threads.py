@@ -177,7 +177,11 @@ class _Backend(httpcore2.NetworkBackend):
                 stream = self._inner.connect_unix_socket(address, self._deadline.limit(timeout), socket_options)
         except OSError as error:
             raise httpcore2.ConnectError(str(error)) from error
-        check_owner(stream.get_extra_info("socket"), self._endpoint)
+        try:
+            check_owner(stream.get_extra_info("socket"), self._endpoint)
+        except httpcore2.ConnectError:
+            stream.close()
+            raise
         return _Stream(stream, self._deadline)
 
 
@@ -213,7 +217,7 @@ class _Stream(httpcore2.NetworkStream):
 
 
 def check_owner(wire: Any, endpoint: ServerAddress) -> None:
-    """Close the socket and raise ConnectError unless the owner in `endpoint` listens at the other end."""
+    """Raise ConnectError unless the owner in `endpoint` listens at the other end."""
     uid = unix_sockets.peer_of(wire).uid
     if uid != endpoint.owner:
         raise httpcore2.ConnectError(f"user {uid} listens there, not user {endpoint.owner}")

@@ -92,6 +92,8 @@ class ApiResponse:
         _check_in_time(self._late)  # without Content-Length, a truncated body looks complete
         if len(content) > MAX_BODY_BYTES:
             raise ClientError(f"the response of {self._where} is larger than {format_size(MAX_BODY_BYTES)}: {FOREIGN}")
+        if self._response.length:  # `read` with a size does not check it
+            raise http.client.IncompleteRead(content, self._response.length)
         return content
 
     def lines(self) -> Iterator[bytes]:

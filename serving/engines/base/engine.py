@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from serving.engines.base.datatypes import Tensor
+if TYPE_CHECKING:  # programs that send lists may not have NumPy
+    from serving.engines.base.datatypes import Tensor
 
 ANY: int = -1
 """A dimension that each request chooses."""

@@ -15,17 +15,18 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from serving.engines.base.binary import LENGTH_SIZE, bf16, to_bytes
 from serving.engines.base.datatypes import BF16, BYTES, DATATYPES, Datatype, Tensor
 from serving.engines.base.engine import TensorSpec
 from serving.engines.base.tensors import fits
 from serving.modelserver.base.errors import InvalidRequest
 
+__all__ = ["to_bytes"]
+
+_FP32: Final = DATATYPES["FP32"].dtype
 MAX_DIMENSIONS: Final = 32
 MAX_DIMENSION: Final = (1 << 63) - 1  # of one dimension, which is an int64 in all engines
-_LENGTH_SIZE: Final = 4  # bytes of the length before each BYTES element in binary data
 _JSON_FLOATS: Final = ("FP32", "FP64")  # FP16 and BF16 are sent only as binary data
-_FP32: Final = DATATYPES["FP32"].dtype
-_HALF: Final = 16  # bits: BF16 is the upper half of FP32
 
 
 def check_shape(name: str, shape: Sequence[int]) -> int:
@@ -108,7 +109,7 @@ def from_bytes(name: str, datatype: Datatype, shape: Sequence[int], content: mem
             f"binary_data_size is {len(content)}"
         )
     if datatype.name == BF16:
-        return _shaped(name, (np.frombuffer(content, "<u2").astype("<u4") << _HALF).view(_FP32), shape)
+        return _shaped(name, bf16(content), shape)
     array = np.frombuffer(content, dtype=datatype.dtype)
     if datatype.name == "BOOL" and np.any(array.view(np.uint8) > 1):
         raise InvalidRequest(f"input {name!r}: a BOOL must be a byte 0 or 1")
@@ -123,11 +124,11 @@ def _shaped(name: str, array: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 def _texts(name: str, count: int, content: memoryview) -> Tensor:
-    if count * _LENGTH_SIZE > len(content):
+    if count * LENGTH_SIZE > len(content):
         raise InvalidRequest(f"input {name!r}: {count} elements do not fit into {len(content)} bytes")
     array, at = np.empty(count, dtype=object), 0
     for index in range(count):
-        begin = at + _LENGTH_SIZE
+        begin = at + LENGTH_SIZE
         at = begin + int.from_bytes(content[at:begin], "little")
         if begin > len(content) or at > len(content):
             raise InvalidRequest(f"input {name!r}: element {index} exceeds the data")
@@ -135,20 +136,6 @@ def _texts(name: str, count: int, content: memoryview) -> Tensor:
     if at != len(content):
         raise InvalidRequest(f"input {name!r}: {len(content) - at} extra bytes after the last element")
     return array
-
-
-def to_bytes(tensor: Tensor, datatype: Datatype) -> bytes:
-    """Return the tensor as bytes of the binary tensor extension; BF16 is rounded to the nearest."""
-    if datatype.name == BF16:
-        values = np.ascontiguousarray(tensor, dtype=_FP32)
-        bits = values.view("<u4").astype("<u8")
-        rounded = (bits + 0x7FFF + (bits >> _HALF & 1)) >> _HALF  # ties to even
-        quiet = bits >> _HALF | 0x40  # rounding must not turn a NaN into infinity
-        return np.where(np.isnan(values), quiet, rounded).astype("<u2").tobytes()
-    if datatype.name != BYTES:
-        return np.ascontiguousarray(tensor, dtype=datatype.dtype).tobytes()
-    texts = (item if isinstance(item, bytes) else str(item).encode() for item in tensor.ravel())
-    return b"".join(len(text).to_bytes(_LENGTH_SIZE, "little") + text for text in texts)
 
 
 def carries(datatype: Datatype) -> bool:

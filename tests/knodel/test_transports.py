@@ -1,0 +1,399 @@
+"""Both transports against servers that misbehave, and with HTTP clients of the caller."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import httpx
+import httpx2
+import pytest
+
+import knodel
+from clusters.base.objects import MODEL
+from clusters.net import unix_sockets
+from knodel.transport.asynchronous import AsyncDriver
+from knodel.transport.tasks import AsyncHttpxTransport
+from knodel.transport.threads import HttpxTransport
+from serving.client.api import ApiCalls
+from serving.client.blocking import BlockingDriver, HttpTransport, NoProgress
+from serving.client.effects import Call, HttpAnswer, HttpRequest, Item, Items, exchange, open_stream, read_line
+from serving.client.errors import ClientError, NotConnected, Unreachable
+from serving.client.http import ServerAddress
+from serving.client.server import Server
+
+METADATA = {"name": "m", "inputs": [{"name": "x", "datatype": "FP32", "shape": [-1]}], "outputs": []}
+ANSWER = {"id": "1", "outputs": [{"name": "y", "datatype": "FP32", "shape": [1], "data": [2.0]}]}
+Script = Callable[[socket.socket, bytes], None]
+
+
+def response(value: object, status: int = 200, headers: str = "") -> bytes:
+    body = json.dumps(value).encode()
+    return f"HTTP/1.1 {status} X\r\nContent-Length: {len(body)}\r\n{headers}\r\n".encode() + body
+
+
+class ScriptedServer:
+    """A server that handles its n-th request by the n-th script, and later ones by the last; counts requests."""
+
+    def __init__(self, listener: socket.socket, scripts: list[Script]) -> None:
+        self.heads: list[bytes] = []
+        self._listener = listener
+        self._scripts = scripts
+        self._held: list[socket.socket] = []
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join(10)
+        for one in self._held:
+            one.close()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                wire, _ = self._listener.accept()
+            except OSError:
+                return
+            self._held.append(wire)
+            threading.Thread(target=self._serve, args=(wire,), daemon=True).start()
+
+    def _serve(self, wire: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while head := self._head(wire):
+                script = self._scripts[min(len(self.heads), len(self._scripts) - 1)]
+                self.heads.append(head)
+                script(wire, head)
+
+    @staticmethod
+    def _head(wire: socket.socket) -> bytes:
+        content = b""
+        while b"\r\n\r\n" not in content:
+            part = wire.recv(65536)
+            if not part:
+                return b""
+            content += part
+        head, _, body = content.partition(b"\r\n\r\n")
+        length = next((int(line[15:]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length")), 0)
+        while len(body) < length:
+            body += wire.recv(65536)
+        return head
+
+
+def sends(content: bytes) -> Script:
+    return lambda wire, _: wire.sendall(content)
+
+
+def closes(wire: socket.socket, _: bytes) -> None:
+    wire.shutdown(socket.SHUT_RDWR)
+
+
+def truncates(wire: socket.socket, _: bytes) -> None:
+    wire.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx")
+    wire.shutdown(socket.SHUT_RDWR)
+
+
+def drips(wire: socket.socket, _: bytes) -> None:
+    wire.sendall(b"HTTP/1.1 200 OK\r\n")
+    while True:
+        wire.sendall(b"X-Slow: 1\r\n")
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., tuple[ServerAddress, ScriptedServer]]]:
+    made = []
+
+    def start(*scripts: Script) -> tuple[ServerAddress, ScriptedServer]:
+        listener = socket.create_server(("127.0.0.1", 0))
+        made.append(ScriptedServer(listener, list(scripts)))
+        return ServerAddress("127.0.0.1", listener.getsockname()[1], "the server", "start it"), made[-1]
+
+    yield start
+    for one in made:
+        one.close()
+
+
+class Runner:
+    """Runs operations with one of the three drivers."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def __call__(self, call: Call[Any]) -> Any:
+        if self.kind == "standard library":
+            return BlockingDriver(HttpTransport()).run(call)
+        if self.kind == "threads":
+            transport = HttpxTransport()
+            try:
+                return BlockingDriver(transport).run(call)
+            finally:
+                transport.close_all()
+        return asyncio.run(self._run(call))
+
+    async def _run(self, call: Call[Any]) -> Any:
+        transport = AsyncHttpxTransport()
+        try:
+            return await AsyncDriver(transport, NoProgress, print).run(call)
+        finally:
+            await transport.close_all()
+
+
+@pytest.fixture(params=["standard library", "threads", "tasks"])
+def run(request: pytest.FixtureRequest) -> Runner:
+    return Runner(request.param)
+
+
+def all_lines(request: HttpRequest, silence: float | None = 5.0) -> Call[list[bytes]]:
+    answer = yield from open_stream(request, silence)
+    lines = []
+    while line := (yield from read_line(answer.stream)):
+        lines.append(line)
+    return lines
+
+
+def test_a_response_with_its_headers(run: Runner, serve: Any) -> None:
+    address, server = serve(sends(response({"a": 1}, 201, "X-Some: b\r\nRetry-After: 3\r\n")))
+    answer: HttpAnswer = run(exchange(HttpRequest(address, "PUT", "/a%2Fb?c=d+e", {"H": "v"}, b"body")))
+    assert (answer.status, answer.headers["x-some"], answer.retry_after()) == (201, "b", 3.0)
+    assert json.loads(answer.content) == {"a": 1}
+    assert server.heads[0].startswith(b"PUT /a%2Fb?c=d+e HTTP/1.1\r\n")
+
+
+def test_lines_as_they_arrive(run: Runner, serve: Any) -> None:
+    address, _ = serve(
+        lambda wire, _: (
+            wire.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\none\ntw"),
+            wire.sendall(b"o\n\nlast"),
+            wire.shutdown(socket.SHUT_RDWR),
+        )
+    )
+    assert run(all_lines(HttpRequest(address, "GET", "/"))) == [b"one\n", b"two\n", b"\n", b"last"]
+
+
+def test_a_connection_that_is_refused_means_that_nothing_was_sent(run: Runner, serve: Any) -> None:
+    address, server = serve(closes)
+    server.close()
+    with pytest.raises(NotConnected, match=r"the server at 127.0.0.1:\d+ does not respond \(.*\): start it"):
+        run(exchange(HttpRequest(address, "GET", "/")))
+
+
+def test_a_connection_that_is_closed_early_is_no_such_error(run: Runner, serve: Any) -> None:
+    for script in (closes, truncates):
+        address, _ = serve(script)
+        with pytest.raises(Unreachable, match="does not respond") as lost:
+            run(exchange(HttpRequest(address, "GET", "/")))
+        assert not isinstance(lost.value, NotConnected)
+
+
+def test_a_response_that_drips_is_given_up_in_time(run: Runner, serve: Any) -> None:
+    address, _ = serve(drips)
+    began = time.monotonic()
+    with pytest.raises(Unreachable, match=r"timeout after 0.3 s"):
+        run(exchange(HttpRequest(address, "GET", "/", timeout=0.3)))
+    assert time.monotonic() - began < 5
+
+
+def test_silence_ends_a_stream(run: Runner, serve: Any) -> None:
+    address, _ = serve(sends(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\none\n\r\n"))
+    with pytest.raises(Unreachable):
+        run(all_lines(HttpRequest(address, "GET", "/"), silence=0.2))
+
+
+def test_a_body_without_end_is_bounded(run: Runner, serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("serving.client.http", "knodel.transport.common"):
+        monkeypatch.setattr(f"{module}.MAX_BODY_BYTES", 1000)
+        monkeypatch.setattr(f"{module}.MAX_LINE_BYTES", 1000)
+    address, _ = serve(sends(b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n" + b"x" * 5000))
+    with pytest.raises(ClientError, match="is larger than 1000 bytes"):
+        run(exchange(HttpRequest(address, "GET", "/")))
+    with pytest.raises(ClientError, match="is longer than 1000 bytes"):
+        run(all_lines(HttpRequest(address, "GET", "/")))
+
+
+def test_a_socket_of_another_user_gets_no_token(run: Runner, tmp_path: Path) -> None:
+    listener = unix_sockets.listen(tmp_path / "control.sock")
+    server = ScriptedServer(listener, [sends(response({}))])
+    ours = ServerAddress("localhost", 80, "the platform", "-", socket=tmp_path / "control.sock", owner=os.getuid())
+    theirs = ServerAddress("localhost", 80, "the platform", "-", socket=ours.socket, owner=os.getuid() + 1)
+    try:
+        with pytest.raises(NotConnected, match=f"user {os.getuid()} listens there, not user {os.getuid() + 1}"):
+            run(exchange(HttpRequest(theirs, "GET", "/", {"Authorization": "Bearer secret"})))
+        assert server.heads == []
+        assert run(exchange(HttpRequest(ours, "GET", "/"))).status == 200
+    finally:
+        server.close()
+
+
+def test_a_socket_at_a_long_path(run: Runner, tmp_path: Path) -> None:
+    folder = tmp_path / ("d" * 150)
+    folder.mkdir()
+    server = ScriptedServer(unix_sockets.listen(folder / "control.sock"), [sends(response({}))])
+    here = ServerAddress("localhost", 80, "the platform", "-", socket=folder / "control.sock", owner=os.getuid())
+    try:
+        assert run(exchange(HttpRequest(here, "GET", "/"))).status == 200
+    finally:
+        server.close()
+
+
+def test_a_read_is_sent_again_and_a_write_is_not(run: Runner, serve: Any) -> None:
+    found = {"metadata": {"name": "m"}}
+    address, server = serve(closes, sends(response(found)))
+    api = ApiCalls(cast(Server, SimpleNamespace(endpoint=address, credentials=dict)), retries=2)
+    assert run(api.get(MODEL, "m", "default")) == found
+    assert len(server.heads) == 2
+
+    address, server = serve(closes)
+    api = ApiCalls(cast(Server, SimpleNamespace(endpoint=address, credentials=dict)), retries=2)
+    with pytest.raises(Unreachable):
+        run(api.create(MODEL, found, "default"))
+    assert len(server.heads) == 1
+
+
+def predict(kind: str, url: str, data: object, **options: Any) -> knodel.Prediction:
+    """Predict with one of the two clients."""
+    if kind == "threads":
+        with knodel.Client(url, retries=2) as client:
+            return client.predict("m", data, **options)
+
+    async def call() -> knodel.Prediction:
+        async with knodel.AsyncClient(url, retries=2) as client:
+            return await client.predict("m", data, **options)
+
+    return asyncio.run(call())
+
+
+@pytest.fixture(params=["threads", "tasks"])
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+WAY = sends(response(METADATA))  # the path of the model is found, then its metadata is read
+
+
+def url_of(address: ServerAddress) -> str:
+    return f"http://127.0.0.1:{address.port}/models/m"
+
+
+def test_a_platform_that_is_gone_in_mid_predict(kind: str, serve: Any) -> None:
+    address, server = serve(WAY, WAY, closes)
+    with pytest.raises(knodel.Unreachable, match="the request to model m may have run, so it was not sent again"):
+        predict(kind, url_of(address), [1.0])
+    assert len(server.heads) == 3
+
+
+def test_a_busy_model_is_asked_again_when_it_said_so(kind: str, serve: Any) -> None:
+    busy = sends(response({"error": "busy"}, 503, "Retry-After: 0\r\n"))
+    address, server = serve(WAY, WAY, busy, busy, sends(response(ANSWER)))
+    assert predict(kind, url_of(address), [1.0]).to_numpy().tolist() == [2.0]
+    assert len(server.heads) == 5
+
+
+@pytest.mark.parametrize("headers", ["", "Retry-After: 1000\r\n"])
+def test_a_busy_model_is_an_error_without_a_time_within_the_timeout(kind: str, serve: Any, headers: str) -> None:
+    address, server = serve(WAY, WAY, sends(response({"error": "no replica", "id": "r7"}, 503, headers)))
+    with pytest.raises(knodel.ModelError, match="model m responded with 503: no replica") as failed:
+        predict(kind, url_of(address), [1.0], timeout=20)
+    assert (failed.value.status, failed.value.request_id, len(server.heads)) == (503, "r7", 3)
+
+
+def test_a_failed_part_has_its_rows(kind: str, serve: Any) -> None:
+    def answer(wire: socket.socket, head: bytes) -> None:
+        wire.sendall(response({"error": "boom"}, 500))
+
+    address, _ = serve(WAY, WAY, answer)
+    with pytest.raises(knodel.ModelError, match="rows 0 to 1: model m responded with 500: boom"):
+        predict(kind, url_of(address), [1.0, 2.0, 3.0], batch_size=2, parallel=1)
+
+
+def test_a_key_that_is_not_accepted(kind: str, serve: Any) -> None:
+    address, server = serve(sends(response({}, 401)))
+    with pytest.raises(knodel.Forbidden, match="does not accept the api_key of the client"):
+        predict(kind, url_of(address), [1.0])
+    assert len(server.heads) == 1
+
+
+def test_an_answer_of_something_else(kind: str, serve: Any) -> None:
+    address, _ = serve(WAY, WAY, sends(response({"hello": 1})))
+    with pytest.raises(knodel.KnodelError, match="the response of model m is not an inference response"):
+        predict(kind, url_of(address), [1.0])
+    address, _ = serve(sends(response([])))
+    with pytest.raises(knodel.KnodelError, match="the response of model m is not model metadata"):
+        predict(kind, url_of(address), [1.0])
+
+
+def answers(request: Any) -> tuple[int, object]:
+    return 200, ANSWER if request.url.path.endswith("/infer") else METADATA
+
+
+@pytest.mark.parametrize("library", [httpx, httpx2])
+def test_a_client_of_the_caller_sends_inference_requests(library: Any) -> None:
+    seen = []
+
+    def handle(request: Any) -> Any:
+        seen.append(request)
+        status, value = answers(request)
+        return library.Response(status, json=value)
+
+    with library.Client(transport=library.MockTransport(handle), headers={"X-Mine": "1"}) as mine:
+        with knodel.Client("http://models/models/m", api_key="k", http_client=mine) as client:
+            assert client.predict("m", [1.0]).to_numpy().tolist() == [2.0]
+        assert not mine.is_closed
+    assert {request.headers["authorization"] for request in seen} == {"Bearer k"}
+    assert seen[-1].headers["x-mine"] == "1"
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        _, value = answers(SimpleNamespace(url=SimpleNamespace(path=scope["path"])))
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": json.dumps(value).encode()})
+
+    async def call() -> None:
+        for transport in (library.ASGITransport(app), library.MockTransport(handle)):
+            async with (
+                library.AsyncClient(transport=transport) as mine,
+                knodel.AsyncClient("http://models/models/m", http_client=mine) as client,
+            ):
+                assert (await client.predict("m", [1.0])).to_numpy().tolist() == [2.0]
+
+    asyncio.run(call())
+
+
+@pytest.mark.parametrize("library", [httpx, httpx2])
+def test_errors_of_a_client_of_the_caller_are_translated(library: Any) -> None:
+    def fail(request: Any) -> Any:
+        raise library.ReadError("cut")
+
+    with library.Client(transport=library.MockTransport(fail)) as mine:
+        client = knodel.Client("http://models/models/m", http_client=mine, retries=0)
+        with pytest.raises(knodel.Unreachable, match=r"the server at models:80 does not respond \(cut\)"):
+            client.predict("m", [1.0])
+
+
+def test_a_client_of_the_wrong_kind_is_refused() -> None:
+    with httpx2.Client() as mine, pytest.raises(knodel.Invalid, match="not an AsyncClient of httpx2"):
+        knodel.AsyncClient(http_client=mine)
+    with pytest.raises(knodel.Invalid, match=r"use knodel\.AsyncClient"):
+        knodel.Client(http_client=httpx2.AsyncClient())
+
+
+def test_items_and_spawned_operations_end_together() -> None:
+    async def count() -> list[int]:
+        def numbers() -> Items[int]:
+            for number in range(3):
+                yield Item(number)
+
+        driver = AsyncDriver(AsyncHttpxTransport(), NoProgress, print)
+        return [number async for number in driver.iterate(numbers())]
+
+    assert asyncio.run(count()) == [0, 1, 2]
