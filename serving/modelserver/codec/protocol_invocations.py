@@ -51,7 +51,7 @@ Rows = Sequence[Sequence[Any]]
 
 
 class InvocationsRequest(PreparedRequest, frozen=True):
-    """A decoded request; `frame` is whether its data was a data frame, so that the response has records."""
+    """A decoded request; `frame` is whether the model gets a data frame, so that the response has records."""
 
     frame: bool = False
 
@@ -89,7 +89,7 @@ class InvocationsCodec:
     def encode(self, request: InvocationsRequest, results: Sequence[Tensor]) -> ResponseBody:
         """Return the response. Raises ModelFailed.
 
-        An output without a name is a list. Named outputs are an object, or for a data frame an object for each row.
+        An output without a name is a list. Named outputs are an object, or for columns an object for each row.
         """
         if request.frame:
             results = [tensor.ravel() if tensor.shape[1:] == (1,) else tensor for tensor in results]
@@ -103,6 +103,8 @@ class InvocationsCodec:
         return ResponseBody(_ENCODE({"predictions": values}))
 
     def _prepare(self, inputs: Mapping[str, Tensor], frame: bool) -> InvocationsRequest:
+        only = self._only()
+        frame = frame and (only is None or only.shape is None or len(only.shape) < _MATRIX)
         self._codec.check_complete(inputs)
         outputs = self._codec.outputs
         return InvocationsRequest(inputs, outputs, [False] * len(outputs), "", frame=frame)

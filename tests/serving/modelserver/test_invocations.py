@@ -102,17 +102,21 @@ def test_params_are_optional_inputs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("outputs", "request_", "predictions"),
+    ("inputs", "outputs", "request_", "predictions"),
     [
-        (LIST, {"instances": [[1, 2]]}, [7]),
-        (NAMED, {"instances": [[1, 2]]}, {"label": [7], "score": [[0.5]]}),
-        (NAMED, {"dataframe_split": {"data": [[1, 2]]}}, [{"label": 7, "score": 0.5}]),
-        (NAMED[1:], {"inputs": [[1, 2]]}, {"score": [[0.5]]}),
-        (NAMED[1:], {"dataframe_split": {"data": [[1, 2]]}}, [{"score": 0.5}]),
+        (MATRIX, LIST, {"instances": [[1, 2]]}, [7]),
+        (MATRIX, NAMED, {"instances": [[1, 2]]}, {"label": [7], "score": [[0.5]]}),
+        (MATRIX, NAMED, {"dataframe_split": {"data": [[1, 2]]}}, {"label": [7], "score": [[0.5]]}),
+        (MATRIX, NAMED[1:], {"inputs": [[1, 2]]}, {"score": [[0.5]]}),
+        (COLUMNS[:2], LIST, {"dataframe_records": [{"a": 1, "n": 2}]}, [7]),
+        (COLUMNS[:2], NAMED, {"inputs": {"a": [1], "n": [2]}}, {"label": [7], "score": [[0.5]]}),
+        (COLUMNS[:2], NAMED, {"dataframe_records": [{"a": 1, "n": 2}]}, [{"label": 7, "score": 0.5}]),
     ],
 )
-def test_outputs_without_names_are_lists_and_named_ones_objects(outputs: Any, request_: Any, predictions: Any) -> None:
-    made = codec(MATRIX, outputs)
+def test_outputs_without_names_are_lists_and_named_ones_objects(
+    inputs: Any, outputs: Any, request_: Any, predictions: Any
+) -> None:
+    made = codec(inputs, outputs)
     results = {"output-0": np.array([7]), "label": np.array([7]), "score": np.array([[0.5]])}
     call = made.decode(json.dumps(request_).encode())
     body = made.encode(call, [results[spec.name] for spec in outputs]).body
