@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from serving.importing.conversion import ForeignObject, NotConverted, Path
+from serving.importing.conversion import FieldPath, ForeignObject, NotConverted
 from serving.importing.formats import IMAGES, ServerImage, code_to_do, normalized_uri, served_format
 from serving.types.faults import SCHEMES
 
@@ -21,7 +21,7 @@ GENERAL: Final = (
 )
 
 
-def take_server(made: ForeignObject, at: Path) -> None:
+def take_server(made: ForeignObject, at: FieldPath) -> None:
     """Set storageUri and modelFormat from a container of a known model server. Raises NotConverted."""
     image = made.text((*at, "image"), "spec.modelFormat")
     server = next((one for one in IMAGES if one.pattern.fullmatch(image)), None)
@@ -47,7 +47,7 @@ def take_server(made: ForeignObject, at: Path) -> None:
     made.to_do += code_to_do(str(made.spec.get("modelFormat", "")), str(made.get("metadata", "namespace") or ""))
 
 
-def take_resources(made: ForeignObject, at: Path) -> None:
+def take_resources(made: ForeignObject, at: FieldPath) -> None:
     """Set the resources: the limits, and the requests where there is no limit. Others are left out."""
     for name in ("cpu", "memory"):
         limit, request = (*at, "limits", name), (*at, "requests", name)
@@ -63,7 +63,7 @@ def take_resources(made: ForeignObject, at: Path) -> None:
         made.leave((*at, "requests", name), why, f"set spec.resources.{name} to the request to plan with that")
 
 
-def take_environment(made: ForeignObject, at: Path) -> Iterator[tuple[str, Path]]:
+def take_environment(made: ForeignObject, at: FieldPath) -> Iterator[tuple[str, FieldPath]]:
     """Yield each variable of a container that has a value: its name and path."""
     given = made.get(*at, "env")
     for index, entry in enumerate(given if isinstance(given, list) else ()):
@@ -71,7 +71,7 @@ def take_environment(made: ForeignObject, at: Path) -> Iterator[tuple[str, Path]
             yield entry["name"], (*at, "env", index)
 
 
-def _uri_of(made: ForeignObject, at: Path, server: ServerImage) -> tuple[Path, str]:
+def _uri_of(made: ForeignObject, at: FieldPath, server: ServerImage) -> tuple[FieldPath, str]:
     """Return the place of the model's URI and the URI: an argument, else a variable."""
     for flag, place, value in _options(made, at):
         if flag in server.arguments and "://" in value:
@@ -84,7 +84,7 @@ def _uri_of(made: ForeignObject, at: Path, server: ServerImage) -> tuple[Path, s
     return local[0] if local else ((), "")
 
 
-def _options(made: ForeignObject, at: Path) -> Iterator[tuple[str, Path, str]]:
+def _options(made: ForeignObject, at: FieldPath) -> Iterator[tuple[str, FieldPath, str]]:
     """Yield flag, path and value of each option in `args` and `command`: `--flag=value` or `--flag value`."""
     for field in ("command", "args"):
         given = made.get(*at, field)
@@ -97,7 +97,7 @@ def _options(made: ForeignObject, at: Path) -> Iterator[tuple[str, Path, str]]:
                 yield flag, (*at, field, index + 1), str(words[index + 1])
 
 
-def _take_own_options(made: ForeignObject, at: Path, server: ServerImage) -> None:
+def _take_own_options(made: ForeignObject, at: FieldPath, server: ServerImage) -> None:
     """Carry the options of Knodel's own server, and mark the flags of carried options as carried."""
     for flag, place, value in list(_options(made, at)):
         index = place[-1]

@@ -16,7 +16,7 @@ from clusters.base.objects import MODEL, Object
 from clusters.base.redact import one_line
 from serving.types.validation import read_model
 
-Path: TypeAlias = "tuple[str | int, ...]"
+FieldPath: TypeAlias = "tuple[str | int, ...]"
 ANY: Final = "*"
 """In a pattern: any field or index."""
 MAX_SHOWN: Final = 80
@@ -36,7 +36,7 @@ class LeftOut(NamedTuple):
 class Rule(NamedTuple):
     """What happens to the fields below `pattern`: left out, or without a meaning here if `instead` is empty."""
 
-    pattern: Path
+    pattern: FieldPath
     why: str
     instead: str = ""
 
@@ -67,7 +67,7 @@ class Conversion:
 class NotConverted(KnodelError):
     """The object cannot be a Model. The message has the reason, `instead` what to do."""
 
-    def __init__(self, why: str, instead: str, path: Path = ()) -> None:
+    def __init__(self, why: str, instead: str, path: FieldPath = ()) -> None:
         super().__init__(why)
         self.instead = instead
         self.path = path
@@ -89,7 +89,7 @@ class ForeignObject:
         self.to_do: list[str] = []
         self.carried: dict[str, str] = {}
         self.dropped: dict[str, str] = {}
-        self._origins: dict[str, Path] = {}
+        self._origins: dict[str, FieldPath] = {}
         self._open = dict(leaves(document))
 
     @property
@@ -112,7 +112,7 @@ class ForeignObject:
                 return None
         return value
 
-    def take(self, path: Path, to: str) -> Any:
+    def take(self, path: FieldPath, to: str) -> Any:
         """Return the value at a path, and mark it as carried into the Model's field `to`. None if it was marked."""
         below = self._below(path)
         if not below:
@@ -123,14 +123,14 @@ class ForeignObject:
         self._origins.setdefault(to, path)
         return self.get(*path)
 
-    def text(self, path: Path, to: str) -> str:
+    def text(self, path: FieldPath, to: str) -> str:
         """Return the text at a path, "" if it is absent. Raises NotConverted for another value."""
         value = self.take(path, to)
         if value is not None and not isinstance(value, str):
             raise NotConverted("is not a text", "correct it", path)
         return value or ""
 
-    def carry(self, path: Path, to: str, value: Any = None) -> None:
+    def carry(self, path: FieldPath, to: str, value: Any = None) -> None:
         """Set the field `to` of the Model's spec to a value, by default that of the path, if the path has one."""
         found = self.take(path, f"spec.{to}")
         if found is None:
@@ -145,13 +145,13 @@ class ForeignObject:
             target = target.setdefault(part, {})
         target.setdefault(last, value)
 
-    def drop(self, path: Path, why: str) -> None:
+    def drop(self, path: FieldPath, why: str) -> None:
         """Mark the fields below a path as without a meaning here."""
         for leaf in self._below(path):
             self.dropped[shown_path(leaf)] = why
             del self._open[leaf]
 
-    def leave(self, path: Path, why: str, instead: str) -> None:
+    def leave(self, path: FieldPath, why: str, instead: str) -> None:
         """Mark the fields below a path as left out."""
         below = self._below(path)
         if below:
@@ -222,11 +222,11 @@ class ForeignObject:
             else:
                 self.drop(below, rule.why)
 
-    def _below(self, path: Path) -> list[Path]:
+    def _below(self, path: FieldPath) -> list[FieldPath]:
         return [leaf for leaf in self._open if leaf[: len(path)] == path]
 
 
-def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+def leaves(value: Any, path: FieldPath = ()) -> Iterator[tuple[FieldPath, Any]]:
     """Yield path and value of each value that is not a mapping or list with members; null is absent."""
     if value is None:
         return
@@ -238,7 +238,7 @@ def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
         yield from leaves(member, (*path, name))
 
 
-def matches(pattern: Path, path: Path) -> bool:
+def matches(pattern: FieldPath, path: FieldPath) -> bool:
     """Return whether a path is the pattern or below it. `*` stands for one part, `PREFIX*` for those that begin so."""
     return len(path) >= len(pattern) and all(
         expected in (ANY, part)
@@ -247,7 +247,7 @@ def matches(pattern: Path, path: Path) -> bool:
     )
 
 
-def shown_path(path: Path) -> str:
+def shown_path(path: FieldPath) -> str:
     """Return a path as text: `spec.predictor.containers[0].image`, `metadata.annotations[a.b/c]`."""
     text = ""
     for part in path:
@@ -256,7 +256,7 @@ def shown_path(path: Path) -> str:
     return one_line(text, 200)
 
 
-def shown_value(path: Path, value: Any, count: int) -> str:
+def shown_value(path: FieldPath, value: Any, count: int) -> str:
     """Return a value as one short line; of several fields, their number. Values that look secret are not shown."""
     if any(word in str(part).lower() for part in path[-1:] for word in _SECRET_WORDS):
         return "…"

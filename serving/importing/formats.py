@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from serving.engines.base.registry import ALLOW_NAMESPACE, FORMATS
-from serving.importing.conversion import NotConverted, Path
+from serving.importing.conversion import FieldPath, NotConverted
 
 DETECTED: Final = ""
 """No `modelFormat`: a file in the model's folder describes it."""
@@ -74,7 +74,7 @@ IMAGES: Final = (
 """Images of containers that are a model and no program of the user."""
 
 
-def served_format(name: str, uri: str, path: Path) -> str:
+def served_format(name: str, uri: str, path: FieldPath) -> str:
     """Return our `modelFormat` for a format of KServe and the URI of its files. Raises NotConverted."""
     if name in UNSERVED:
         raise NotConverted(f"no engine serves the format {name}", UNSERVED[name], path)

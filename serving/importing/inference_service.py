@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Final
 
 from serving.importing.containers import take_environment, take_resources, take_server
-from serving.importing.conversion import ANY, Conversion, ForeignObject, NotConverted, Path, Rule
+from serving.importing.conversion import ANY, Conversion, FieldPath, ForeignObject, NotConverted, Rule
 from serving.importing.formats import FORMAT_OF, UNSERVED, code_to_do, normalized_uri, served_format
 from serving.importing.scaling import METADATA_RULES, take_autoscaling, take_metadata
 
 PREDICTOR: Final = ("spec", "predictor")
-MODEL: Final = (*PREDICTOR, "model")
+MODEL_PATH: Final = (*PREDICTOR, "model")
 FRAMEWORKS: Final = tuple(name for name in (*FORMAT_OF, *UNSERVED) if name not in ("vllm", "torchserve"))
 """Fields of a predictor of earlier KServe releases: `predictor.sklearn` is `predictor.model` of this format."""
 MIN_REPLICAS: Final = 1
@@ -73,20 +73,20 @@ RULES: Final = (
         for name in ("nodeSelector", "tolerations", "affinity", "nodeName", "topologySpreadConstraints",
                      "priorityClassName", "schedulerName", "runtimeClassName")
     ),
-    Rule((*MODEL, "resources", ANY, "nvidia.com/*"), "Models have no GPUs yet", _ON_CPU),
-    Rule((*MODEL, "resources", ANY, "amd.com/*"), "Models have no GPUs yet", _ON_CPU),
-    Rule((*MODEL, "storage", "key"), *_SECRET),
-    Rule((*MODEL, "storage"), "the address is storageUri", "check spec.storageUri"),
-    Rule((*MODEL, "args"), "options of KServe's server", "see the fields of a Model (docs/reference.md)"),
-    Rule((*MODEL, "env"), "a Model has no environment variables", "see the fields of a Model (docs/reference.md)"),
-    Rule((*MODEL, "image"), *_IMAGE),
-    Rule((*MODEL, "command"), *_IMAGE),
-    Rule((*MODEL, "runtime"), "a runtime is a name in the platform's settings",
+    Rule((*MODEL_PATH, "resources", ANY, "nvidia.com/*"), "Models have no GPUs yet", _ON_CPU),
+    Rule((*MODEL_PATH, "resources", ANY, "amd.com/*"), "Models have no GPUs yet", _ON_CPU),
+    Rule((*MODEL_PATH, "storage", "key"), *_SECRET),
+    Rule((*MODEL_PATH, "storage"), "the address is storageUri", "check spec.storageUri"),
+    Rule((*MODEL_PATH, "args"), "options of KServe's server", "see the fields of a Model (docs/reference.md)"),
+    Rule((*MODEL_PATH, "env"), "a Model has no environment variables", "see the fields of a Model (docs/reference.md)"),
+    Rule((*MODEL_PATH, "image"), *_IMAGE),
+    Rule((*MODEL_PATH, "command"), *_IMAGE),
+    Rule((*MODEL_PATH, "runtime"), "a runtime is a name in the platform's settings",
          "define it in the settings, and set spec.runtime.name"),
-    Rule((*MODEL, "modelFormat", "version"), "the engine reads the version from the file"),
-    Rule((*MODEL, "runtimeVersion"), "a version of KServe's server image"),
+    Rule((*MODEL_PATH, "modelFormat", "version"), "the engine reads the version from the file"),
+    Rule((*MODEL_PATH, "runtimeVersion"), "a version of KServe's server image"),
     *(
-        Rule((*MODEL, name), _CONTAINER)
+        Rule((*MODEL_PATH, name), _CONTAINER)
         for name in ("name", "imagePullPolicy", "livenessProbe", "readinessProbe", "startupProbe", "workingDir",
                      "terminationMessagePath", "terminationMessagePolicy", "stdin", "stdinOnce", "tty")
     ),
@@ -121,12 +121,12 @@ def convert_inference_service(made: ForeignObject) -> Conversion:
         return made.refuse(error)
 
 
-def _at(pattern: Path, at: Path) -> Path:
+def _at(pattern: FieldPath, at: FieldPath) -> FieldPath:
     """Return a rule's pattern for the place of the model."""
-    return (*at, *pattern[len(MODEL) :]) if pattern[: len(MODEL)] == MODEL else pattern
+    return (*at, *pattern[len(MODEL_PATH) :]) if pattern[: len(MODEL_PATH)] == MODEL_PATH else pattern
 
 
-def _model_of(made: ForeignObject) -> Path:
+def _model_of(made: ForeignObject) -> FieldPath:
     """Return the path of the model: `predictor.model`, that of a framework, or the only container."""
     predictor = made.get(*PREDICTOR)
     if not isinstance(predictor, dict):
@@ -148,10 +148,10 @@ def _model_of(made: ForeignObject) -> Path:
     raise NotConverted("it has no model", "write spec.predictor.model", PREDICTOR)
 
 
-def _take_model(made: ForeignObject, at: Path) -> None:
+def _take_model(made: ForeignObject, at: FieldPath) -> None:
     """Carry format and location of the model."""
     name = str(at[-1])
-    where: Path = at
+    where: FieldPath = at
     if name == "model":
         where = (*at, "modelFormat", "name")
         name = made.text(where, "spec.modelFormat").lower()
@@ -173,7 +173,7 @@ def _take_model(made: ForeignObject, at: Path) -> None:
     )
 
 
-def _take_uri(made: ForeignObject, at: Path) -> str:
+def _take_uri(made: ForeignObject, at: FieldPath) -> str:
     """Set storageUri from `storageUri`, or from `storage` with a known store. Raises NotConverted without either."""
     uri = made.text((*at, "storageUri"), "spec.storageUri") or _stored_uri(made, (*at, "storage"))
     if not uri:
@@ -183,7 +183,7 @@ def _take_uri(made: ForeignObject, at: Path) -> str:
     return uri
 
 
-def _stored_uri(made: ForeignObject, at: Path) -> str:
+def _stored_uri(made: ForeignObject, at: FieldPath) -> str:
     """Return the URI of a path in a store: of a given one, else of that in the parameters; "" without `storage`.
 
     Raises NotConverted when the store is unknown.
@@ -207,7 +207,7 @@ def _stored_uri(made: ForeignObject, at: Path) -> str:
     return f"{store.rstrip('/')}/{path.lstrip('/')}"
 
 
-def _take_container(made: ForeignObject, at: Path) -> None:
+def _take_container(made: ForeignObject, at: FieldPath) -> None:
     """Carry resources; decide about ports and variables of the model's container."""
     take_resources(made, (*at, "resources"))
     for name, path in list(take_environment(made, at)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from serving.importing.conversion import ForeignObject, NotConverted, Path, Rule
+from serving.importing.conversion import FieldPath, ForeignObject, NotConverted, Rule
 
 AUTOSCALING: Final = "autoscaling.knative.dev/"
 VISIBILITY: Final = ("networking.knative.dev/visibility", "networking.kserve.io/visibility")
@@ -49,7 +49,7 @@ def take_metadata(made: ForeignObject) -> None:
             made.take(path, "metadata.labels")
 
 
-def take_autoscaling(made: ForeignObject, at: Path) -> None:
+def take_autoscaling(made: ForeignObject, at: FieldPath) -> None:
     """Carry Knative's autoscaling annotations of the mapping at a path, if the spec does not set the fields."""
     annotations = made.get(*at)
     given: dict[str, Any] = annotations if isinstance(annotations, dict) else {}

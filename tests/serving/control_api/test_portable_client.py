@@ -25,6 +25,14 @@ MODEL_YAML = {
 }
 
 
+INFERENCE_SERVICE = {
+    "apiVersion": "serving.kserve.io/v1beta1",
+    "kind": "InferenceService",
+    "metadata": {"name": "third"},
+    "spec": {"predictor": {"onnx": {"storageUri": "https://models.test/third.onnx"}}},
+}
+
+
 @dataclass(frozen=True)
 class Result:
     """The result of one command."""
@@ -56,6 +64,8 @@ async def test_the_verbs_of_a_cluster_work_without_compiled_packages_and_unix(
     )
     file = tmp_path / "second.yaml"
     file.write_text(yaml.safe_dump(MODEL_YAML))
+    service = tmp_path / "isvc.yaml"
+    service.write_text(yaml.safe_dump(INFERENCE_SERVICE))
     context = yaml.safe_load(served.kubeconfig.read_text())["current-context"]
 
     def at(verb: str) -> list[str]:
@@ -73,6 +83,7 @@ async def test_the_verbs_of_a_cluster_work_without_compiled_packages_and_unix(
         at("deploy first --max 3 --no-wait"),
         at("deploy first --canary 10 --no-wait"),
         ["render", "-f", str(file)],
+        ["import", "-f", str(service)],
         at("pool set small --format onnx --size 1"),
         at("pool list"),
         at("namespace other"),
