@@ -21,15 +21,27 @@ if TYPE_CHECKING:
     from eventing.emit import NotEmitted, emit_training_completed
     from knodel.client import AsyncClient, Client, KnodelWarning
     from knodel.results.explanation import Explanation
-    from knodel.results.model import LogLine, Model, ModelHistory, ModelList, ModelNotice, TrafficSplit, TrafficTarget
+    from knodel.results.model import (
+        LogLine,
+        Model,
+        ModelHistory,
+        ModelList,
+        ModelNotice,
+        ModelNoticeList,
+        TrafficSplit,
+        TrafficTarget,
+    )
     from knodel.results.prediction import Prediction
     from knodel.results.rollout import RolloutStep
+    from knodel.saving.errors import NotSaved
+    from knodel.saving.save import Saved, save
     from serving.client.errors import ModelError, TimedOut, Unreachable
 
 __all__ = [
     "AsyncClient", "Client", "Conflict", "Explanation", "Forbidden", "Invalid", "KnodelError", "KnodelWarning",
-    "LogLine", "Model", "ModelError", "ModelHistory", "ModelList", "ModelNotice", "NotEmitted", "NotFound",
-    "Prediction", "RolloutStep", "TimedOut", "TrafficSplit", "TrafficTarget", "Unreachable", "emit_training_completed",
+    "LogLine", "Model", "ModelError", "ModelHistory", "ModelList", "ModelNotice", "ModelNoticeList", "NotEmitted",
+    "NotFound", "NotSaved", "Prediction", "RolloutStep", "Saved", "TimedOut", "TrafficSplit", "TrafficTarget",
+    "Unreachable", "emit_training_completed", "save",
 ]  # fmt: skip
 
 _NAMES: Final = {
@@ -38,10 +50,13 @@ _NAMES: Final = {
     "knodel.client": ("AsyncClient", "Client", "KnodelWarning"),
     "knodel.results.explanation": ("Explanation",),
     "knodel.results.model": (
-        "LogLine", "Model", "ModelHistory", "ModelList", "ModelNotice", "TrafficSplit", "TrafficTarget",
+        "LogLine", "Model", "ModelHistory", "ModelList", "ModelNotice", "ModelNoticeList", "TrafficSplit",
+        "TrafficTarget",
     ),
     "knodel.results.prediction": ("Prediction",),
     "knodel.results.rollout": ("RolloutStep",),
+    "knodel.saving.errors": ("NotSaved",),
+    "knodel.saving.save": ("Saved", "save"),
     "serving.client.errors": ("ModelError", "TimedOut", "Unreachable"),
 }  # fmt: skip
 _MODULES: Final = {name: module for module, names in _NAMES.items() for name in names}

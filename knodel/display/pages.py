@@ -26,7 +26,7 @@ from knodel.display.html import (
 )  # fmt: skip
 from knodel.display.numbers import milliseconds, share, short_digest, short_time, short_uri
 from knodel.results.explanation import Explanation, ReplicaStart
-from knodel.results.model import Model, ModelHistory, ModelList, ModelVersion, TrafficSplit
+from knodel.results.model import Model, ModelHistory, ModelList, ModelNoticeList, ModelVersion, TrafficSplit
 from knodel.results.prediction import Prediction, PredictionOutput
 from knodel.results.rollout import RolloutStep
 from serving.reconciler.rollout.judging.counts import from_json
@@ -82,6 +82,18 @@ def _history(history: ModelHistory) -> Html:
             for one in history
         ],
         "no versions",
+    ))  # fmt: skip
+
+
+def _notices(notices: ModelNoticeList) -> Html:
+    return page(f"Events of {notices.model}", table(
+        ["at", "type", "reason", "message", "times"],
+        [
+            [short_time(one.at), one.type if one.type == "Normal" else status(one.type, BAD), one.reason, one.message,
+             one.count if one.count > 1 else ""]
+            for one in notices
+        ],
+        "no events",
     ))  # fmt: skip
 
 
@@ -238,10 +250,13 @@ def _replicas(model: Model) -> str:
 
 
 def _traffic_bar(split: TrafficSplit, *, legend: bool = True) -> Html:
-    parts = [Part(target.revision, target.percent, _target_text(target.percent, target.version, target.tag))
-             for target in split]  # fmt: skip
-    width = 1.0 if legend else 0.3
-    return bar("traffic", parts, legend=legend, width=width) if parts else Html("")
+    """Return the bar of a split, older versions first, so that each keeps its colour as the traffic moves."""
+    targets = sorted(split, key=lambda target: target.revision)
+    parts = [
+        Part(target.revision, target.percent, _target_text(target.percent, target.version, target.tag))
+        for target in targets
+    ]
+    return bar("traffic", parts, legend=legend, width=1.0 if legend else 0.3) if parts else Html("")
 
 
 def _target_text(percent: int, version: str, tag: str) -> str:
@@ -258,6 +273,7 @@ _PAGES: Final[dict[type, Callable[[Any], Html]]] = {
     Model: _model,
     ModelList: _models,
     ModelHistory: _history,
+    ModelNoticeList: _notices,
     TrafficSplit: _split,
     RolloutStep: _rollout,
     Explanation: _explanation,

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from knodel.display.numbers import short_digest, short_time
 from knodel.results.explanation import Explanation
-from knodel.results.model import Model, ModelHistory, ModelList, TrafficSplit
+from knodel.results.model import Model, ModelHistory, ModelList, ModelNoticeList, TrafficSplit
 from knodel.results.prediction import Prediction
 from knodel.results.rollout import RolloutStep
 
@@ -43,6 +43,14 @@ def _history(history: ModelHistory) -> str:
         for one in history
     ]
     return _table(["revision", "version", "outcome", "cause", "made", "digest"], rows, "no versions")
+
+
+def _notices(notices: ModelNoticeList) -> str:
+    rows = [
+        [short_time(one.at), one.type, one.reason, one.message, str(one.count) if one.count > 1 else ""]
+        for one in notices
+    ]
+    return _table(["at", "type", "reason", "message", "times"], rows, "no events")
 
 
 def _split(split: TrafficSplit) -> str:
@@ -98,6 +106,7 @@ _TEXTS: Final[dict[type, Callable[[Any], str]]] = {
     Model: _model,
     ModelList: _models,
     ModelHistory: _history,
+    ModelNoticeList: _notices,
     TrafficSplit: _split,
     RolloutStep: _step,
     Explanation: _explanation,

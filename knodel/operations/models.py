@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from clusters.base.objects import EVENT, MODEL, uid_of
 from knodel.operations.core import ClientCore, check_name, check_timeout
 from knodel.results.explanation import Explanation
-from knodel.results.model import LogLine, Model, ModelHistory, ModelList, ModelNotice
+from knodel.results.model import LogLine, Model, ModelHistory, ModelList, ModelNoticeList
 from serving.client.effects import Call, Effect, Item, Items, each, work
 from serving.client.errors import UsageError
 
@@ -152,14 +152,14 @@ def explain(core: ClientCore, name: str) -> Call[Explanation]:
     return explanation_from((yield from core.model(obj)), rule, problems, (yield from pool_notes(api, obj)))
 
 
-def events(core: ClientCore, name: str) -> Call[list[ModelNotice]]:
+def events(core: ClientCore, name: str) -> Call[ModelNoticeList]:
     """Return the Kubernetes Events about a model, oldest first. Raises NotFound."""
     from knodel.results.reading import notice_from
 
     api = yield from core.calls()
     obj = yield from api.get(MODEL, check_name(name), core.namespace)
     found = (yield from api.list(EVENT, core.namespace, fields=f"involvedObject.uid={uid_of(obj)}"))["items"]
-    return sorted(map(notice_from, found), key=lambda notice: notice.at)
+    return ModelNoticeList(name, tuple(sorted(map(notice_from, found), key=lambda notice: notice.at)))
 
 
 def logs(

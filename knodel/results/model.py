@@ -165,6 +165,26 @@ class ModelNotice:
     count: int = 1
 
 
+@dataclass(frozen=True, repr=False)
+class ModelNoticeList(Displayed):
+    """The Kubernetes Events about a model, oldest first."""
+
+    model: str
+    notices: tuple[ModelNotice, ...] = ()
+
+    def __getitem__(self, index: int) -> ModelNotice:
+        """Return an Event by its position. Raises IndexError."""
+        return self.notices[index]
+
+    def __iter__(self) -> Iterator[ModelNotice]:
+        """Return the Events."""
+        return iter(self.notices)
+
+    def __len__(self) -> int:
+        """Return the number of Events."""
+        return len(self.notices)
+
+
 @dataclass(frozen=True)
 class LogLine:
     """A line of the log of a replica, without its end of line."""

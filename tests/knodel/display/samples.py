@@ -11,6 +11,8 @@ from knodel.results.model import (
     Model,
     ModelHistory,
     ModelList,
+    ModelNotice,
+    ModelNoticeList,
     ModelVersion,
     ReplicaCounts,
     TrafficSplit,
@@ -81,6 +83,9 @@ HISTORY = ModelHistory(
         ModelVersion("iris-00003", "3", "", "", AT, "", "", ""),
     ),
 )
+NOTICES = ModelNoticeList(
+    "iris", (ModelNotice(AT, "Normal", "Scaled", "0 → 1"), ModelNotice(AT, "Warning", "DigestMismatch", EVIL, 3))
+)
 EXPLANATION = Explanation(
     model(),
     f"10 % by {EVIL}",
@@ -106,6 +111,8 @@ RESULTS = (
     BROKEN,
     ModelList((model(), BROKEN)),
     ModelList(),
+    NOTICES,
+    ModelNoticeList("iris"),
     HISTORY,
     ModelHistory("iris"),
     SPLIT,

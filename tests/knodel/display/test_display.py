@@ -10,7 +10,18 @@ import pytest
 
 from knodel.display import html
 from knodel.display.numbers import short_uri
-from tests.knodel.display.samples import BROKEN, EVIL, EXPLANATION, HISTORY, PREDICTION, RESULTS, SPLIT, STEP, model
+from tests.knodel.display.samples import (
+    BROKEN,
+    EVIL,
+    EXPLANATION,
+    HISTORY,
+    NOTICES,
+    PREDICTION,
+    RESULTS,
+    SPLIT,
+    STEP,
+    model,
+)
 
 VOID = {"rect"}
 
@@ -128,6 +139,10 @@ def test_a_table_leaves_out_empty_columns() -> None:
 
 @pytest.mark.parametrize(("result", "text"), [
     (BROKEN, f"Model default/broken: not ready: {EVIL}, 1 of 2 replicas ready"),
+    (NOTICES, f"""\
+AT  TYPE  REASON  MESSAGE  TIMES
+2026-11-26 04:00:00  Normal  Scaled  0 → 1
+2026-11-26 04:00:00  Warning  DigestMismatch  {EVIL}  3"""),
     (SPLIT, "90 % iris-00001, 10 % iris-00002, 0 % old"),
     (STEP, f"Rollout of iris: Progressing, step 1 of 3, 10 % iris-00002, judge: wait ({EVIL}; needs 40 more requests)"),
     (HISTORY, f"""\
