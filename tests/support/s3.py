@@ -23,8 +23,8 @@ def s3_server() -> Iterator[str]:
     port = free_port()
     command = [sys.executable, "-m", "moto.server", "-H", HOST, "-p", str(port)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
-        becomes(lambda: server.poll() is not None or _listens(port), STARTED_WITHIN)
-        assert server.poll() is None and _listens(port), "moto's server does not start"
+        becomes(lambda: server.poll() is not None or listens(port), STARTED_WITHIN)
+        assert server.poll() is None and listens(port), "moto's server does not start"
         yield f"http://{HOST}:{port}"
         server.kill()
 
@@ -46,7 +46,8 @@ def fill(endpoint: str, bucket: str, files: Mapping[str, bytes]) -> Any:
     return client
 
 
-def _listens(port: int) -> bool:
+def listens(port: int) -> bool:
+    """Return whether a server accepts connections at a port of HOST."""
     try:
         socket.create_connection((HOST, port), timeout=1).close()
     except OSError:
