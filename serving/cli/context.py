@@ -101,7 +101,8 @@ def verb(
             context = click.get_current_context()
             _check_no_empty_option(context)
             kube_context = before_the_verb(context, "kube_context", kube_context)
-            env = before_the_verb(context, "env", env)
+            envs = arguments.get("envs", ())  # `knodel diff` takes two
+            env = before_the_verb(context, "env", envs[0] if len(envs) == 1 else env)
             refused = {"--kube-context": kube_context if place in ("machine", "nowhere") else None,
                        "--env": env if place == "nowhere" else None}  # fmt: skip
             for option, value in refused.items():

@@ -35,12 +35,10 @@ def pool_name() -> Callable[[F], F]:
     return click.argument("name", metavar="POOL", shell_complete=pools)
 
 
-def models_file(function: F) -> F:
-    """Add the required option `-f FILE` for a file with Models."""
+def models_file(required: bool = True) -> Callable[[F], F]:
+    """Add the option `-f FILE` for a file with Models."""
     about = "File with Models, as YAML or JSON."
-    return click.option("-f", "--file", "source", required=True, metavar="FILE|-", shell_complete=files, help=about)(
-        function
-    )
+    return click.option("-f", "--file", "source", required=required, metavar="FILE|-", shell_complete=files, help=about)
 
 
 def models(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:

@@ -122,6 +122,28 @@ def digest_at(source: LocalPath, uri: str) -> str:
             raise StorageError(f"{uri}: cannot be read ({error.strerror})") from error
 
 
+def keep_from(other: Path, source: LocalPath, uri: str, digest: str, kept: Path, limit: int) -> None:
+    """Copy the copy of `source` with this digest in the folder `other` to the folder `kept`, unless it is there.
+
+    Raises StorageError when `other` has no undamaged copy; RetryableStorageError as `keep`.
+    """
+    if is_intact(kept, source, uri, digest):
+        _touch(kept, source, digest)
+        return
+    found = _find(other, source, digest)
+    if found is None:
+        raise StorageError(f"{uri}: {other} has no copy with the digest {digest}: deploy the files there again")
+    entry = _name_of(found)
+    keep(LocalPath(found), uri, entry, kept, limit, verify=True)
+    if entry != digest:  # an archive
+        _cache(kept).record_unpacked(ARCHIVES, digest, entry)
+
+
+def copy_of(kept: Path, source: LocalPath, digest: str) -> Path | None:
+    """Return the file or folder of the copy of `source` with this digest; None without one."""
+    return _find(kept, source, digest)
+
+
 def is_kept(kept: Path, source: LocalPath, digest: str) -> bool:
     """Return whether there is a copy of `source` with this digest, without verification."""
     return _find(kept, source, digest) is not None

@@ -23,7 +23,7 @@ from serving.types.tables import INLINE, Items, Later, Nested
 Outcome = Literal["", "serving", "promoted", "superseded", "rolledback", "failed"]
 """Outcome of a version; empty while it starts, or is ready without traffic. `rollout.history` has the rules."""
 
-By = Literal["user", "event", "rollback"]
+By = Literal["user", "event", "rollback", "promotion"]
 Visibility = Literal["public", "cluster-local"]
 
 LATEST = "latest"

@@ -8,7 +8,7 @@ from typing import Concatenate, ParamSpec
 import click
 
 from clusters.base.objects import Object
-from serving.cli.context import Session, parse_timeout, timeout_option, verb
+from serving.cli.context import Session, environments, parse_timeout, timeout_option, verb
 from serving.cli.names import model_name
 from serving.cli.names import revisions as complete_revisions
 from serving.cli.names import shares as complete_shares
@@ -42,12 +42,38 @@ def traffic_command(session: Session, name: str, shares: tuple[str, ...], timeou
     _show_split(session, _changed(session, name, timeout, rollouts.set_traffic, targets))
 
 
-@verb("promote", examples=[("Send all traffic to the newest ready version", "knodel promote iris")])
+@verb(
+    "promote",
+    examples=[
+        ("Send all traffic to the newest ready version", "knodel promote iris"),
+        ("Roll out the version that serves in another environment", "knodel promote iris --to prod"),
+    ],
+)
 @model_name()
-@timeout_option("60s", "Maximum time to wait until the change is applied.")
-def promote_command(session: Session, name: str, timeout: str) -> None:
-    """Send all traffic of the model NAME to its latest ready version; ends a pin, a canary or a rollout."""
-    _show(session, _changed(session, name, timeout, rollouts.promote))
+@click.option("--to", "to", metavar="ENV", shell_complete=environments,
+              help="Deploy the version with all traffic in this environment, with the same bytes.")  # fmt: skip
+@click.option("--rollout/--no-rollout", default=None,
+              help="With --to: roll it out in judged steps, if the model exists there [rollout].")  # fmt: skip
+@click.option("--wait/--no-wait", default=None, help="With --to: wait until it is ready or has failed [wait].")
+@click.option("--timeout", metavar="DURATION",
+              help="Maximum time to wait until the change is applied [60s; with --to 300s].")  # fmt: skip
+def promote_command(
+    session: Session, name: str, to: str | None, rollout: bool | None, wait: bool | None, timeout: str | None
+) -> None:
+    """Send all traffic of the model NAME to its latest ready version; ends a pin, a canary or a rollout.
+
+    With --to ENV, deploy the version with all traffic in another environment: the same bytes, rolled out in judged
+    steps. Other fields of a model that exists there keep their values.
+    """
+    if to is not None:
+        from serving.cli.verbs.promotion import promote_to_environment
+
+        promote_to_environment(session, name, to, rollout is not False, wait is not False, timeout or "300s")
+        return
+    for option, value in (("--rollout", rollout), ("--wait", wait)):
+        if value is not None:
+            raise UsageError(f"{option} has an effect only with --to ENV: omit it, or give both")
+    _show(session, _changed(session, name, timeout or "60s", rollouts.promote))
 
 
 @verb("pause", examples=[("Keep the rollout at its step", "knodel pause iris")])

@@ -131,7 +131,7 @@ def prepare(
             continue
         if ref.kube is not None:
             if uploads:
-                given = yield from _uploaded(api, ref.kube.name, obj, dry_run)
+                given = yield from uploaded(api, ref.kube.name, obj, dry_run)
         else:
             given = yield from work(partial(keep_files, ref.state, obj, dry_run=dry_run))
         before = yield from present_object(api, MODEL, given)
@@ -141,7 +141,7 @@ def prepare(
     return prepared
 
 
-def _uploaded(api: ApiCalls, context: str, model: Object, dry_run: bool) -> Call[Object]:
+def uploaded(api: ApiCalls, context: str, model: Object, dry_run: bool) -> Call[Object]:
     """Upload the local files of a Model for a cluster, and return the Model with their URI in the store."""
     from serving.client.artifacts import upload_files  # heavy; only local files need these
     from serving.client.installed import installed_settings

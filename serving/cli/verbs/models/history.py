@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from clusters.base.objects import MODEL
 from serving.cli.context import Session, verb
 from serving.cli.names import model_name
@@ -32,7 +34,7 @@ def command(session: Session, name: str) -> None:
             record.get("revision", ""),
             record.get("version", ""),
             OUTCOMES.get(record.get("outcome", ""), record.get("outcome", "")),
-            (record.get("cause") or {}).get("by", ""),
+            _cause(record.get("cause") or {}),
             record.get("at", ""),
             short_digest(record.get("digest", "")),
             record.get("storageUri", ""),
@@ -43,3 +45,9 @@ def command(session: Session, name: str) -> None:
     session.output.table(heads, rows, optional=("storage", "by"))
     for line in rollout_lines(model)[:2]:
         session.output.text(line)
+
+
+def _cause(cause: Mapping[str, str]) -> str:
+    """Return the kind of a cause; for a promotion, also the environment from which it came."""
+    by, source = cause.get("by", ""), cause.get("source", "")
+    return f"{by} from {source}" if by == "promotion" and source else by

@@ -13,7 +13,7 @@ from serving.makers.knative import render
 
 
 @verb("render", examples=[("Print the objects of a file's Models", "knodel render -f models.yaml")])
-@models_file
+@models_file()
 @click.option("--config", "config", type=click.Path(dir_okay=False), help="Settings file (YAML).")
 def command(session: Session, source: str, config: str | None) -> None:
     """Print the objects that Knodel would apply. No platform is needed; of a cluster, only the settings are read."""
