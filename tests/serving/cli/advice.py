@@ -40,6 +40,7 @@ ADVICE = {
     "knodel get NAME": "knodel get iris",
     "knodel get {}": "knodel get iris",
     "knodel init --list": "knodel init --list",
+    "knodel history {}": "knodel history iris",
     "knodel install --kube-context {}": "knodel install --kube-context prod",
     "knodel install --kube-context NAME --configure-knative": "knodel install --kube-context prod --configure-knative",
     "knodel list": "knodel list",
