@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from serving.importing.conversion import FieldPath, ForeignObject, NotConverted
 from serving.importing.formats import IMAGES, ServerImage, code_to_do, normalized_uri, served_format
@@ -19,6 +19,15 @@ GENERAL: Final = (
     "a container with a program of its own is not a model",
     "keep it as a Knative Service; or write its code as class Model (docs/server.md) and deploy it as format python",
 )
+
+
+class Option(NamedTuple):
+    """An option of a command line, with the place of its value, and of its flag if that is a word of its own."""
+
+    flag: str
+    value: str
+    place: FieldPath
+    flag_place: FieldPath = ()
 
 
 def take_server(made: ForeignObject, at: FieldPath) -> None:
@@ -43,7 +52,7 @@ def take_server(made: ForeignObject, at: FieldPath) -> None:
             made.put("modelFormat", chosen)
     if not str(made.get(*at, "command", 0)).startswith("-"):
         made.drop((*at, "command", 0), "the server's program")
-    _take_own_options(made, at, server)
+    _take_options(made, at, server)
     made.to_do += code_to_do(str(made.spec.get("modelFormat", "")), str(made.get("metadata", "namespace") or ""))
 
 
@@ -71,43 +80,50 @@ def take_environment(made: ForeignObject, at: FieldPath) -> Iterator[tuple[str, 
             yield entry["name"], (*at, "env", index)
 
 
+def options(made: ForeignObject, at: FieldPath) -> list[Option]:
+    """Return the options in `args` and `command` of a container: `--flag=value` or `--flag value`."""
+    found = []
+    for field in ("command", "args"):
+        given = made.get(*at, field)
+        words = [str(word) for word in given] if isinstance(given, list) else []
+        for index, word in enumerate(words):
+            flag, separator, value = word.partition("=")
+            if separator:
+                found.append(Option(flag, value, (*at, field, index)))
+            elif flag.startswith("--") and index + 1 < len(words):
+                found.append(Option(flag, words[index + 1], (*at, field, index + 1), (*at, field, index)))
+    return found
+
+
+def drop_option(made: ForeignObject, option: Option, why: str) -> None:
+    """Mark the words of an option as without a meaning here."""
+    for place in (option.place, option.flag_place):
+        if place:
+            made.drop(place, why)
+
+
 def _uri_of(made: ForeignObject, at: FieldPath, server: ServerImage) -> tuple[FieldPath, str]:
     """Return the place of the model's URI and the URI: an argument, else a variable."""
-    for flag, place, value in _options(made, at):
-        if flag in server.arguments and "://" in value:
-            return place, value
+    named = [option for option in options(made, at) if option.flag in server.arguments]
+    for option in named:
+        if "://" in option.value:
+            return option.place, option.value
     for name, place in take_environment(made, at):
         value = made.get(*place, "value")
         if name in server.variables and isinstance(value, str) and "://" in value:
             return place, value
-    local = [(place, value) for flag, place, value in _options(made, at) if flag in server.arguments]
-    return local[0] if local else ((), "")
+    return (named[0].place, named[0].value) if named else ((), "")
 
 
-def _options(made: ForeignObject, at: FieldPath) -> Iterator[tuple[str, FieldPath, str]]:
-    """Yield flag, path and value of each option in `args` and `command`: `--flag=value` or `--flag value`."""
-    for field in ("command", "args"):
-        given = made.get(*at, field)
-        words = given if isinstance(given, list) else []
-        for index, word in enumerate(words):
-            flag, separator, value = str(word).partition("=")
-            if separator:
-                yield flag, (*at, field, index), value
-            elif index + 1 < len(words) and flag.startswith("--"):
-                yield flag, (*at, field, index + 1), str(words[index + 1])
-
-
-def _take_own_options(made: ForeignObject, at: FieldPath, server: ServerImage) -> None:
-    """Carry the options of Knodel's own server, and mark the flags of carried options as carried."""
-    for flag, place, value in list(_options(made, at)):
-        index = place[-1]
-        separate = isinstance(index, int) and made.get(*place[:-1], index - 1) == flag
-        known = server.format == "knodel" and flag in _OWN
-        if known:
-            number = int(value) if flag in _NUMBERS and value.isdigit() else value
-            made.carry(place, _OWN[flag], number)
-        if server.format == "knodel" and flag == "--name":
-            made.drop(place, "the Model's name is that of the object")
-            known = True
-        if separate and isinstance(index, int) and (known or flag in server.arguments):
-            made.take((*place[:-1], index - 1), "spec.storageUri")
+def _take_options(made: ForeignObject, at: FieldPath, server: ServerImage) -> None:
+    """Carry the options of Knodel's own server, and drop those that name the model and its place."""
+    own = server.format == "knodel"
+    for option in options(made, at):
+        if own and option.flag in _OWN:
+            number = option.flag in _NUMBERS and option.value.isdigit()
+            made.carry(option.place, _OWN[option.flag], int(option.value) if number else option.value)
+            drop_option(made, option, "the flag of a carried value")
+        elif own and option.flag == "--name":
+            drop_option(made, option, "the Model's name is that of the object")
+        elif option.flag in server.arguments:
+            drop_option(made, option, "the place of the model, which is carried")

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from clusters.base.errors import Invalid, KnodelError
 from clusters.base.objects import MODEL, Object
-from clusters.base.redact import one_line
+from clusters.base.redact import one_line, redact_url
 from serving.types.validation import read_model
 
 FieldPath: TypeAlias = "tuple[str | int, ...]"
@@ -262,4 +262,6 @@ def shown_value(path: FieldPath, value: Any, count: int) -> str:
         return "…"
     if isinstance(value, Mapping | list):
         return f"{count} field{'s' if count != 1 else ''}" if count else ""
+    if isinstance(value, str) and "://" in value:
+        value = redact_url(value)
     return one_line(json.dumps(value, ensure_ascii=False, default=str), MAX_SHOWN) if value is not None else ""

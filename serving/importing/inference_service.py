@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from serving.importing.containers import take_environment, take_resources, take_server
+from serving.importing.containers import drop_option, options, take_environment, take_resources, take_server
 from serving.importing.conversion import ANY, Conversion, FieldPath, ForeignObject, NotConverted, Rule
 from serving.importing.formats import FORMAT_OF, UNSERVED, code_to_do, normalized_uri, served_format
 from serving.importing.scaling import METADATA_RULES, take_autoscaling, take_metadata
@@ -29,6 +29,7 @@ _ONE_PORT: Final = "the server has one port with the protocols v1 and v2"
 _PLACEMENT: Final = "a Model has no fields for the placement of its Pods"
 _CONTAINER: Final = "the container is the platform's"
 _NONE: Final = "a Model has no such field"
+_NAME: Final = "requests name the Model"
 _NO_INTERRUPTION: Final = "Knative replaces Pods without an interruption; spec.rollout adds judged steps"
 _IMAGE: Final = ("the image is the platform's", "define a runtime in the settings, and set spec.runtime.name")
 _SECRET: Final = (
@@ -161,6 +162,9 @@ def _take_model(made: ForeignObject, at: FieldPath) -> None:
     chosen = served_format(name, uri, where)
     if chosen:
         made.put("modelFormat", chosen)
+    elif name == "triton":
+        path = f"/v2/models/{made.metadata['name']}"
+        made.to_do.append(f"requests name the Model, not the model in the repository: send them to {path}")
     made.to_do += code_to_do(chosen, str(made.get("metadata", "namespace") or ""))
     runtime = made.get(*at, "runtime")
     if isinstance(runtime, str) and runtime.startswith(_BUILT_IN_RUNTIMES):
@@ -213,6 +217,13 @@ def _take_container(made: ForeignObject, at: FieldPath) -> None:
     for name, path in list(take_environment(made, at)):
         if name in _THREADS:
             made.drop(path, "the threads follow spec.resources.cpu")
+    name = made.metadata["name"]
+    for option in options(made, at):
+        if option.flag == "--model_name" and option.value == name:
+            drop_option(made, option, _NAME)
+        elif option.flag == "--model_name":
+            made.leave(option.place, _NAME, f"send them to /v1/models/{name} and /v2/models/{name}")
+            made.drop(option.flag_place or option.place, _NAME)
     ports = made.get(*at, "ports")
     for index, port in enumerate(ports if isinstance(ports, list) else ()):
         if isinstance(port, dict) and port.get("name") == "h2c":

@@ -256,9 +256,20 @@ def test_an_object_that_is_no_model_is_not_converted(document: dict[str, Any], w
     assert reason.instead
 
 
+def test_another_name_in_requests_is_listed() -> None:
+    for same in (["--model_name=iris"], ["--model_name", "iris"]):
+        assert convert(service(onnx(args=same))).left_out == ()
+    other = convert(service(onnx(args=["--model_name", "flowers"])))
+    assert listed(other) == {"spec.predictor.model.args[1]": "requests name the Model"}
+    triton = convert(service({"triton": {"storageUri": "gs://models/repository"}}))
+    assert "/v2/models/iris" in triton.to_do[0]
+
+
 def test_secrets_are_not_shown() -> None:
     conversion = convert(service(onnx(env=[]), annotations={"my-token": "s3cret"}))
     assert [field.value for field in conversion.left_out if "token" in field.path] == ["…"]
+    refused = convert(service(onnx(storageUri="https://user:passw0rd@models.test/m")))
+    assert "passw0rd" not in str(refused)
 
 
 @pytest.mark.parametrize("scheme", ["oci+fetch", "oci+native", "oci"])

@@ -32,6 +32,14 @@ SERVERS: list[tuple[dict[str, Any], dict[str, Any]]] = [
         {"modelFormat": "lightgbm"},
     ),
     (
+        {
+            "image": "kserve/xgbserver",
+            "args": ["--model_dir", "/mnt/models"],
+            "env": [{"name": "STORAGE_URI", "value": URI}],
+        },
+        {"modelFormat": "xgboost"},
+    ),
+    (
         {"image": "tensorflow/serving:2.19.0", "env": [{"name": "MODEL_BASE_PATH", "value": URI}]},
         {"modelFormat": "tensorflow"},
     ),
