@@ -18,8 +18,8 @@ from knodel.transport.tasks import AsyncHttpxTransport
 from knodel.transport.threads import HttpxTransport
 from serving.client.blocking import BlockingDriver, blocking, blocking_iterator
 from serving.client.errors import UsageError
-from serving.client.platform_ref import CONTEXT_VARIABLE, DEFAULT_NAMESPACE, PlatformRef
-from serving.client.state import state_folder
+from serving.client.platform_ref import DEFAULT_NAMESPACE
+from serving.client.targets import find_target
 
 
 class KnodelWarning(UserWarning):
@@ -29,10 +29,13 @@ class KnodelWarning(UserWarning):
 class Client:
     """A client of a Knodel platform, for one or several threads.
 
-    Without arguments it is for the platform of this machine, found as the command finds it: KNODEL_KUBE_CONTEXT, else
-    the state folder of KNODEL_STATE or XDG_STATE_HOME. `state` gives the state folder, `kube_context` a context of the
-    kubeconfig. `url` with `api_key` (sent as `Authorization: Bearer`) is for inference requests only, to a gateway, to
-    one model, or to another server of the Open Inference Protocol. `namespace` is that of the context, else `default`.
+    Without arguments it is for the platform that the command finds: by KNODEL_ENV, KNODEL_KUBE_CONTEXT or KNODEL_STATE,
+    else the default environment, else the platform of this machine. `state` gives a state folder, `kube_context` a
+    context of the kubeconfig, `env` an environment of `knodel env`. `namespace` is that of the environment or context,
+    else `default`.
+
+    `url` with `api_key` (sent as `Authorization: Bearer`) is for inference requests only, to a gateway, to one model,
+    or to another server of the Open Inference Protocol.
 
     `http_client` is a client of httpx2 or httpx that sends inference requests; it is not closed. `retries` limits how
     often a request that certainly was not executed is sent again. `progress=False` shows no progress.
@@ -52,6 +55,7 @@ class Client:
         api_key: str = "",
         state: str | os.PathLike[str] | None = None,
         kube_context: str | None = None,
+        env: str | None = None,
         namespace: str | None = None,
         http_client: Any = None,
         retries: int = 3,
@@ -60,7 +64,7 @@ class Client:
         check_client(http_client, asynchronous=False)
         self._transport = HttpxTransport(http_client)
         weakref.finalize(self, HttpxTransport.close_all, self._transport).atexit = False
-        self.core = _core(url, api_key, state, kube_context, namespace, retries)
+        self.core = _core(url, api_key, state, kube_context, env, namespace, retries)
         self.driver = BlockingDriver(self._transport, lambda: new_progress(progress), _warn)
 
     def __enter__(self) -> Self:
@@ -112,6 +116,7 @@ class AsyncClient:
         api_key: str = "",
         state: str | os.PathLike[str] | None = None,
         kube_context: str | None = None,
+        env: str | None = None,
         namespace: str | None = None,
         http_client: Any = None,
         retries: int = 3,
@@ -119,7 +124,7 @@ class AsyncClient:
     ) -> None:
         check_client(http_client, asynchronous=True)
         self._transport = AsyncHttpxTransport(http_client)
-        self.core = _core(url, api_key, state, kube_context, namespace, retries)
+        self.core = _core(url, api_key, state, kube_context, env, namespace, retries)
         self.driver = AsyncDriver(self._transport, lambda: new_progress(progress), _warn)
 
     async def __aenter__(self) -> Self:
@@ -159,27 +164,22 @@ def _core(
     api_key: str,
     state: str | os.PathLike[str] | None,
     kube_context: str | None,
+    env: str | None,
     namespace: str | None,
     retries: int,
 ) -> ClientCore:
     """Return the core of a client. Raises UsageError for contradictory arguments."""
-    given = [name for name, value in (("url", url), ("state", state), ("kube_context", kube_context)) if value]
-    if len(given) > 1:
-        raise UsageError(f"{' and '.join(given)} select different platforms: give only one of them")
-    if api_key and url is None:
-        raise UsageError("api_key is for the URL of models: give url as well")
     if namespace is not None:
         check_name(namespace, "namespace")
+    if api_key and url is None:
+        raise UsageError("api_key is for the URL of models: give url as well")
     if url is not None:
+        if state or kube_context or env:
+            raise UsageError("a URL and a platform are given: omit the URL, or state, kube_context and env")
         return ClientCore(None, namespace or DEFAULT_NAMESPACE, parse_url(url, api_key), retries)
-    context = kube_context or (os.environ.get(CONTEXT_VARIABLE) if state is None else None)
-    folder = state_folder(os.fspath(state) if state is not None else None)
-    if not context:
-        return ClientCore(PlatformRef(folder), namespace or DEFAULT_NAMESPACE, retries=retries)
-    from serving.client.kubeconfig import KubeContext  # heavy; only clusters need it
-
-    kube = KubeContext.find(context)
-    return ClientCore(PlatformRef(folder, kube), namespace or kube.namespace, retries=retries)
+    folder = os.fspath(state) if state is not None else None
+    found = find_target(folder, kube_context, env, names=("state", "kube_context", "env"))
+    return ClientCore(found.ref, namespace or found.namespace, retries=retries)
 
 
 def _warn(text: str) -> None:

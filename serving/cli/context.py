@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -20,10 +19,11 @@ from clusters.base.objects import NAMESPACE
 from serving.cli.base.output import FORMATS, Output, ProgressLine
 from serving.client.blocking import BlockingDriver, HttpTransport
 from serving.client.client import MIN_TIMEOUT, TIMEOUT, Client
-from serving.client.environments import chosen_environment, environments_file, read_environments
+from serving.client.environments import environments_file, read_environments
 from serving.client.errors import UsageError
 from serving.client.platform_ref import CONTEXT_VARIABLE, DEFAULT_NAMESPACE, PlatformRef
-from serving.client.state import LocalPlatform, state_folder, version_skew
+from serving.client.state import LocalPlatform, version_skew
+from serving.client.targets import Target, find_target
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -144,45 +144,7 @@ def _check_no_empty_option(context: click.Context) -> None:
                 raise UsageError(f"{flag} is empty: give a value, or omit the option")
 
 
-class Target(NamedTuple):
-    """What the options select: the platform or cluster, its namespace, and the name of its environment, if any."""
-
-    ref: PlatformRef
-    namespace: str
-    env: str = ""
-
-
 NOWHERE = Target(PlatformRef(NO_FOLDER), DEFAULT_NAMESPACE)
-
-
-def find_target(state: str | None, kube_context: str | None, env: str | None, on_machine: bool = False) -> Target:
-    """Return the target of `--state`, `--kube-context` or `--env`, else of variables, else of the default environment.
-
-    With `on_machine` only state folders count: variables and a default environment that name a cluster are ignored.
-    Raises UsageError for several options, and for a context or an environment that does not exist.
-    """
-    given = {"--state": state, "--kube-context": kube_context, "--env": env}
-    several = [option for option, value in given.items() if value is not None]
-    if len(several) > 1:
-        raise UsageError(f"{' and '.join(several)} select different platforms or clusters: give only one of them")
-    if several and given[several[0]] == "":
-        what = "the name of a context in your kubeconfig" if kube_context == "" else "the name of an environment"
-        raise UsageError(f"{several[0]} is empty: give {what}")
-    chosen = chosen_environment(env, elsewhere=state is not None or kube_context is not None)
-    if chosen is not None and on_machine and chosen.kube_context:
-        if env is not None:
-            raise UsageError(f"environment {env} is a cluster ({chosen.where}), and this verb acts on this machine")
-        chosen = None
-    if chosen is not None:
-        return Target(*chosen.open(), chosen.name)
-    context = kube_context or (os.environ.get(CONTEXT_VARIABLE) if state is None and not on_machine else None)
-    folder = state_folder(state)
-    if not context:
-        return Target(PlatformRef(folder), DEFAULT_NAMESPACE)
-    from serving.client.kubeconfig import KubeContext  # heavy; only clusters need it
-
-    kube = KubeContext.find(context)
-    return Target(PlatformRef(folder, kube), kube.namespace)
 
 
 def before_the_verb(context: click.Context, option: str, value: str | None) -> str | None:

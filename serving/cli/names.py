@@ -10,9 +10,10 @@ import click
 
 from clusters.base.errors import KnodelError
 from clusters.base.objects import EVENT_SOURCE, MODEL, REVISION, SECRET, WARM_POOL, Kind, Object, name_of
-from serving.cli.context import before_the_verb, find_target
+from serving.cli.context import before_the_verb
 from serving.client.client import Client
 from serving.client.errors import UsageError
+from serving.client.targets import find_target
 from serving.types.annotations import LABEL_MODEL
 
 if TYPE_CHECKING:

@@ -195,8 +195,10 @@ def test_an_event_of_a_training_makes_a_version(client: knodel.Client, platform:
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    ({"state": "/s", "kube_context": "c"}, "state and kube_context select different platforms: give only one"),
+    ({"state": "/s", "kube_context": "c"}, "state and kube_context select different platforms"),
     ({"url": "ftp://h"}, "ftp://h is not an http:// or https:// URL"),
+    ({"url": "http://h", "env": "e"}, "a URL and a platform are given"),
+    ({"env": "nowhere"}, "there is no environment 'nowhere'"),
     ({"api_key": "k"}, "api_key is for the URL of models: give url as well"),
     ({"namespace": "No"}, "namespace: "),
     ({"http_client": 3}, "http_client is a int: give a client of httpx2 or httpx"),
