@@ -41,6 +41,7 @@ SECTIONS = {
     "Traffic and rollouts": {
         "traffic": "Split traffic between versions.",
         "promote": "Send all traffic to the latest ready version.",
+        "rollout": "Show a rollout, once or until it ends.",
         "pause": "Pause a rollout.",
         "resume": "Resume a paused rollout.",
         "abort": "Abort a rollout and send all traffic to the stable version.",
@@ -75,8 +76,8 @@ PLACES = {
     "Platform": "verbs.platform.{verb}",
 }
 """The modules of `serving.cli` with the verbs of each section."""
-MODULES = {"import": "import_models"}
-"""The modules of verbs whose names are keywords of Python."""
+MODULES = {"import": "verbs.models.import_models", "rollout": "verbs.rollout_watch"}
+"""The modules of verbs that have another place than their section."""
 VERBS = {name: line for section in SECTIONS.values() for name, line in section.items()}
 """Every verb with its help line. The module of a verb is imported only when the verb is used."""
 
@@ -85,8 +86,8 @@ ALIASES = {"ls": "list"}
 
 def load_command(verb: str) -> click.Command:
     """Import and return the command of a verb: `command` of its module, or `VERB_command` of a module with several."""
-    place = next(PLACES[section] for section, verbs in SECTIONS.items() if verb in verbs)
-    module = importlib.import_module(f"serving.cli.{place.format(verb=MODULES.get(verb, verb))}")
+    place = MODULES.get(verb) or next(PLACES[section] for section, verbs in SECTIONS.items() if verb in verbs)
+    module = importlib.import_module(f"serving.cli.{place.format(verb=verb)}")
     command: click.Command = getattr(module, f"{verb}_command", None) or module.command
     return command
 

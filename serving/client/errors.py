@@ -17,6 +17,7 @@ from clusters.base.errors import Invalid, KnodelError, NotFound
 
 FAILED, USAGE, NOT_FOUND, TIMED_OUT = 1, 2, 3, 4
 INCOMPLETE = 5  # `knodel import` left something out
+ROLLED_BACK = 6  # the rollout of `knodel rollout watch` was rolled back or has failed
 REFUSED = frozenset({400, 413, 415})
 """Statuses of a model for a request that it cannot read."""
 INTERRUPTED = 130  # by Ctrl-C, as a shell reports it

@@ -143,6 +143,10 @@ class Output:
         kept = lines[: max(1, height - 2)]
         return "".join(f"{line}\n" for line in [*kept, f"({len(lines) - len(kept)} more lines)"])
 
+    def print(self, text: str) -> None:
+        """Print what `table_text` and `line_text` returned."""
+        self._write(text)
+
     def lines(self, text: Iterable[str]) -> None:
         """Print lines that are never wrapped, such as those of a file."""
         self._write("".join(f"{self._cell(line)}\n" for line in text))

@@ -21,7 +21,9 @@ COMFORT: Final = 16
 """Width below which a cell is hard to read: optional columns are dropped before other columns become narrower."""
 MIN_WIDTH: Final = 8
 ELLIPSIS: Final = "…"
-SHORTENED: Final = frozenset({"reason", "traffic", "storage", "type", "message", "note", "models", "by", "default"})
+SHORTENED: Final = frozenset(
+    {"reason", "traffic", "storage", "type", "message", "note", "models", "by", "default", "compared"}
+)
 """Heads of columns whose cells may be shortened; users copy the cells of other columns into other commands."""
 STATES: Final = frozenset({"ready", "state", "status", "phase", "outcome", "rollout"})
 """Heads of columns whose cells are coloured."""

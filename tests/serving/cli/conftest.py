@@ -49,6 +49,7 @@ ARTIFACT = "https://models.test/magika"
 GROUPS = {
     "pool": ("list", "set", "off", "delete"),
     "env": ("add", "list", "remove", "use"),
+    "rollout": ("status", "watch"),
     "events": ("list", "show", "send", "replay", "trace", "allow", "deny", "sources"),
 }
 COMMANDS = [f"{verb} {one}".strip() for verb in VERBS for one in GROUPS.get(verb, ("",))]

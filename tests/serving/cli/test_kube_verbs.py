@@ -214,7 +214,7 @@ def test_every_verb_of_the_cluster_is_seen_here_or_has_tests_of_its_own() -> Non
     seen = {
         "deploy", "list", "get", "describe", "delete", "history", "logs", "wait", "predict", "traffic", "promote",
         "rollback", "pause", "resume", "abort", "explain", "render", "diff", "namespace", "config", "doctor", "pool",
-        "secret", "top", "restart", "status",
+        "secret", "top", "restart", "status", "rollout",
     }  # fmt: skip
 
     assert set(VERBS) - seen == {

@@ -44,6 +44,7 @@ VERBS = (
     ("events", "sources"),
     ("doctor",),
     ("status",),
+    ("rollout", "status", NAME),
     ("config", "--describe"),
     ("namespace", "default", "--label", "team.example.com/cost-center=recommendations-and-search-of-europe"),
 )
