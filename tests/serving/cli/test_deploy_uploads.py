@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from tests.support.s3 import KEYS, fill, s3_server
 pytest.importorskip("moto")
 
 __all__ = ["tls"]
+PAGE = Path(__file__).parents[3] / "docs" / "uploads.md"
 MODEL_FILE = b"a model"
 HEX = of_bytes(MODEL_FILE)[7:]
 URI = f"s3://models/team/sha256/{HEX}/model.onnx"
@@ -165,3 +168,14 @@ def test_the_meter_shows_bytes_rate_and_time_left() -> None:
     now[0] = 4.0
     shown = meter.text("uploading", 200 << 20, 400 << 20)
     assert shown == "uploading iris.onnx: 200 MiB of 400 MiB, 25 MiB/s, 8 s left"
+
+
+async def test_the_page_works_as_it_is_written(cluster: OverTls) -> None:
+    lines = re.findall(r"^\$ knodel (.*)$", PAGE.read_text(), re.MULTILINE)
+    assert len(lines) == 4
+    for line in lines:
+        done = await cluster.knodel(*shlex.split(line), *(["--no-wait"] if line.startswith("deploy") else []))
+        assert done.code == 0, (line, done.err)
+    model = await cluster.cluster.get(MODEL, "iris", "default")
+    assert model["spec"]["storageUri"] == URI and model["spec"]["version"] == "2"
+    assert model["spec"]["storage"] == {"secretRef": {"name": "store"}}
