@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from clusters.base.objects import EVENT, MODEL, uid_of
@@ -15,7 +17,7 @@ from serving.client.errors import UsageError
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Generator, Mapping
+    from collections.abc import Generator
 
     from serving.client.models.logs import ReplicaLine
 
@@ -64,6 +66,8 @@ def deploy(
 
     seconds, ref = check_timeout(timeout), core.platform()
     check_name(name)
+    if not isinstance(rollout, bool | Mapping | NoneType):
+        raise UsageError(f"rollout is {rollout!r}: give True, False, or a dict of fields of spec.rollout")
     fields = DeployFields(None, digest, format, secret, version, canary, rollout, min_replicas, max_replicas)
     api = yield from core.calls(seconds)
     run = partial(deploy_files, api, ref, name, core.namespace, wait=seconds if wait else None)

@@ -65,6 +65,12 @@ def test_a_pipeline_over_columns_of_numbers_and_texts(client: knodel.Client) -> 
     np.testing.assert_array_equal(answer["probabilities"], model.predict_proba(people))
     with pytest.raises(knodel.KnodelError, match="no 'age', an unknown 'Age'"):
         client.predict("people", people.rename(columns={"age": "Age"}))
+    with pytest.raises(knodel.KnodelError, match="there is no row: give at least one"):
+        client.predict("people", people[:0])
+    with pytest.raises(
+        knodel.KnodelError, match=r"rollout is 5: give True, False, or a dict of fields of spec\.rollout"
+    ):
+        client.deploy(model, "people", rollout=5)  # type: ignore[arg-type]  # the mistake under test
 
 
 @pytest.mark.parametrize(("name", "model"), [
