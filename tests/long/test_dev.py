@@ -113,7 +113,7 @@ def test_a_crash_during_a_request_is_502_and_the_present_code_is_loaded_again(tm
         save(tmp_path, 2, predict="x[0] == 7 and os._exit(9)")
         dev.wait_for("version 2 serves")
         assert dev.post({"x": [7]})[0] == 502
-        dev.wait_for("the process of version 2 ended with exit code 9")
+        dev.wait_for("the process of version 2 ended with exit code 9: loading version 3")
         dev.wait_for("version 3 serves")
         answers(dev, 2)
 
@@ -200,7 +200,7 @@ def test_files_may_disappear_and_return(tmp_path: Path) -> None:
     folder.mkdir()
     with start(folder) as dev:
         folder.rename(away)
-        dev.wait_for(f"{folder} does not exist any more", "version 1 still serves")
+        dev.wait_for(f"{folder} is gone; version 1 still serves")
         answers(dev, 1)
         save(away, 2)
         away.rename(folder)

@@ -69,6 +69,11 @@ class ServerProcess:
         """The id of the process, which is also that of its group."""
         return self._process.pid
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process has ended."""
+        return self._process.returncode is not None
+
     async def load(self, message: Load) -> Report | None:
         """Let the server load a model, and return its report; None when it ends without one."""
         loop = asyncio.get_running_loop()

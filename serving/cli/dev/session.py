@@ -5,43 +5,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 import socket
-import tempfile
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from clusters.base.errors import KnodelError
-from clusters.base.redact import escape_control
 from clusters.base.sizes import format_size
 from clusters.embedded.activator.proxy.caller import CallerConnection
 from clusters.net.hosts import KnownHosts
 from clusters.net.server.server import HttpServer
 from serving.cli.dev import reload, texts
 from serving.cli.dev.code import detected_format, sets_environment
-from serving.cli.dev.files import Settling, TooManyFiles, pause_after, scan
+from serving.cli.dev.display import DevDisplay, Show
+from serving.cli.dev.files import FASTEST, Settling, TooManyFiles, pause_after, scan
 from serving.cli.dev.messages import Failure, Load, Loaded
 from serving.cli.dev.proxy import DevProxy, Upstream
 from serving.cli.dev.server_process import HOST, ServerProcess
-from serving.client.blocking import BlockingDriver, HttpTransport
-from serving.client.http import ServerAddress, exchange
-from serving.client.inference.example import example_request, read_json
-from serving.client.inference.ingress import IngressTarget
 from serving.engines.base.registry import FORMATS
 
 KEEP_ALIVE: Final = 75  # s of an idle connection of a client
 STOP_WITHIN: Final = 2.0  # s to finish requests after Ctrl-C
 DRAINED_WITHIN: Final = 10.0  # s for a former version without requests to end by itself
 REPORT_GRACE: Final = 1.0  # s for a server to report what it is doing when its load takes too long
-TIMEOUT: Final = 5.0  # s for metadata and example of a version
-ANSWER_TIMEOUT: Final = 60.0  # s for the response to the example
-_FIRST: Final = 1
-
-Show = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +62,7 @@ class _Version:
 
 @dataclass(slots=True)
 class _Save:
-    """The newest save: what changed, and when the change was seen (monotonic, s)."""
+    """The reason for the newest version, such as what was saved, and when it was seen (monotonic, s)."""
 
     what: str
     at: float = field(default_factory=time.monotonic)
@@ -87,8 +74,7 @@ class DevSession:
     def __init__(self, options: DevOptions, sock: socket.socket, show: Show, *, coloured: bool) -> None:
         self._options = options
         self._sock = sock
-        self._show = show
-        self._coloured = coloured
+        self._display = DevDisplay(show, f"http://{HOST}:{options.port}", options.name, coloured=coloured)
         self._proxy = DevProxy(options.hosts)
         self._events: asyncio.Queue[reload.Event] = asyncio.Queue()
         self._state = reload.Reload()
@@ -96,9 +82,7 @@ class DevSession:
         self._spare: asyncio.Task[ServerProcess] | None = None
         self._packages: list[str] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self._save = _Save("")
-        self._interface: list[str] = []
-        self._scratch: Path | None = None
+        self._save = _Save("start")
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set; then no process is left."""
@@ -120,30 +104,27 @@ class DevSession:
             await asyncio.gather(*tasks, return_exceptions=True)
             await self._end_processes()
             self._proxy.close()
-            if self._scratch is not None:
-                shutil.rmtree(self._scratch, ignore_errors=True)
+            self._display.close()
 
     async def _watch(self) -> None:
         """Report each save once it is complete. Raises TooManyFiles only for the first scan."""
         path, ignored = self._options.path, self._options.ignored
+        self._display.say(f"watching {path}; Ctrl-C ends it")
         settling = Settling(await asyncio.to_thread(scan, path, ignored))
         self._events.put_nowait(reload.Saved())
-        seen, wait = 0.0, pause_after(0.0, settling=False)
+        seen, wait, refused = 0.0, FASTEST, ""
         while True:
             await asyncio.sleep(wait)
             began = time.monotonic()
             try:
                 marks = await asyncio.to_thread(scan, path, ignored)
             except TooManyFiles as error:
-                self._say(f"not reloaded: {error}")
-                marks = None
-            wait = pause_after(time.monotonic() - began, settling.is_settling)
-            if marks is None:
+                if refused != (refused := str(error)):
+                    self._display.say(f"not reloaded: {refused}", "red")
                 continue
-            was_settling = settling.is_settling
+            seen = seen if settling.is_settling else began
             found = settling.observe(marks)
-            if settling.is_settling and not was_settling:
-                seen, wait = began, pause_after(time.monotonic() - began, settling=True)
+            wait = pause_after(time.monotonic() - began, settling.is_settling)
             if found is not None:
                 self._save = _Save(str(found), seen)
                 self._events.put_nowait(reload.Saved() if marks else reload.Gone(str(path)))
@@ -154,32 +135,37 @@ class DevSession:
             event = await self._events.get()
             before, (self._state, effects) = self._state, reload.advance(self._state, event)
             if isinstance(event, reload.Ended) and event.version == before.serving:
-                self._say(f"the process of version {event.version} ended {event.how}", "red")
-                self._save = _Save("")
+                self._save = _Save(f"the process of version {event.version} ended {event.how}")
             for effect in effects:
                 match effect:
                     case reload.Start(version):
-                        self._announce(version)
+                        self._display.say(f"{self._save.what}: loading version {version}")
                         self._spawn(self._start(version))
                     case reload.Kill(version):
                         if (killed := self._versions.pop(version, None)) is not None:
                             self._spawn(_end(killed, killed.process.kill()))
                     case reload.Serve(version):
-                        self._proxy.serve(self._versions[version].upstream)
-                        self._spawn(self._show_version(version))
+                        served = self._versions[version]
+                        self._proxy.serve(served.upstream)
+                        took = time.monotonic() - self._save.at
+                        self._spawn(self._display.show_version(version, served.process.address, took))
                     case reload.Drain(version):
                         self._spawn(self._drain(self._versions.pop(version)))
             failure = self._state.failure
             if self._state.serving is None:
                 self._proxy.refuse(failure.reason if failure is not None else "")
-            if failure is not None and failure is not before.failure:
-                self._show_failure(event, failure)
+            if failure is None or failure is before.failure:
+                continue
+            if isinstance(event, reload.Gone | reload.LoadFailed | reload.Ended):
+                self._display.show_failure(texts.failure_heading(before, event), failure)
 
     async def _start(self, version: int) -> None:
         """Load a version in a process, and report how that went, and later its end."""
         spare, self._spare = self._spare, None
         try:
-            process = await (spare if spare is not None else self._start_process())
+            process = await spare if spare is not None else None
+            if process is None or process.has_ended:  # the kernel may have ended it, if memory is short
+                process = await self._start_process()
         except OSError as error:  # no more memory, processes or files
             reason = f"its process cannot be started: {error.strerror}; save again to try again"
             self._events.put_nowait(reload.LoadFailed(version, Failure(reason)))
@@ -242,60 +228,6 @@ class DevSession:
                 endings.append((await self._spare).kill())
         await asyncio.gather(*endings, return_exceptions=True)
 
-    async def _show_version(self, version: int) -> None:
-        """Print how to call the version, what changed in its interface, and its response to the example."""
-        options, took = self._options, time.monotonic() - self._save.at
-        server = f"http://{HOST}:{options.port}"
-        url = f"{server}/v2/models/{options.name}"
-        address = ServerAddress(*self._versions[version].process.address, "the model", "see its output")
-        try:
-            found = await asyncio.to_thread(_example_of, IngressTarget(address, {}), options.name)
-        except KnodelError as error:  # it has ended meanwhile, or its input is too large for an example
-            self._say(f"version {version} serves on {url} after {took:.2f} s; no example: {error}", "green")
-            return
-        interface, former = texts.interface_lines(found.metadata), self._interface
-        self._interface = interface
-        if former:
-            self._say(f"version {version} serves after {took:.2f} s", "green")
-            interface = texts.changed_interface(former, interface)
-        else:
-            self._say(f"version {version} serves on {url} after {took:.2f} s", "green")
-        file = "" if texts.is_short(found.request) else self._store(found.request)
-        for line in texts.listed([*interface, *texts.example_lines(server, options.name, found.request, file)]):
-            self._show(line)
-        with contextlib.suppress(KnodelError):
-            self._show(texts.INDENT + await asyncio.to_thread(_answer_of, address, options.name, found.request))
-
-    def _store(self, request: str) -> str:
-        """Write the example to a temporary file, and return its path."""
-        self._scratch = self._scratch or Path(tempfile.mkdtemp(prefix="knodel-dev-"))
-        file = self._scratch / "example.json"
-        file.write_text(request, encoding="utf-8")
-        return str(file)
-
-    def _announce(self, version: int) -> None:
-        if version == _FIRST:
-            self._say(f"loading {self._options.path}; Ctrl-C ends it")
-        elif self._save.what:
-            self._say(f"{self._save.what}: loading version {version}")
-        else:
-            self._say(f"loading version {version}")
-
-    def _show_failure(self, event: reload.Event, failure: Failure) -> None:
-        serving, version = self._state.serving, getattr(event, "version", self._state.last)
-        rest = f"version {serving} still serves" if serving is not None else "requests get 503 until it is corrected"
-        if isinstance(event, reload.Gone):
-            self._say(f"{failure.reason}; {rest}", "red")
-            return
-        what = f"version {version} cannot be loaded" if serving != version else f"version {version} failed"
-        self._say(f"{what}; {rest}", "red")
-        for line in texts.failure_lines(failure, coloured=self._coloured):
-            self._show(line)
-
-    def _say(self, text: str, colour: str = "cyan") -> None:
-        now = datetime.now().astimezone().strftime("%H:%M:%S")
-        self._show(f"{now} {texts.heading(escape_control(text), colour, coloured=self._coloured)}")
-
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
@@ -307,29 +239,3 @@ async def _end(version: _Version, ending: Coroutine[Any, Any, None]) -> None:
     if version.supervisor is not None:
         version.supervisor.cancel()
     await ending
-
-
-@dataclass(frozen=True, slots=True)
-class _Example:
-    """The metadata of a model, and an example request as JSON."""
-
-    metadata: dict[str, Any]
-    request: str
-
-
-def _example_of(target: IngressTarget, name: str) -> _Example:
-    """Return the example of a model that serves. Raises ClientError."""
-    driver = BlockingDriver(HttpTransport())
-    metadata = driver.run(read_json(target, name, f"/v2/models/{name}", TIMEOUT))
-    return _Example(metadata, driver.run(example_request(target, name, TIMEOUT)))
-
-
-def _answer_of(address: ServerAddress, name: str, request: str) -> str:
-    """Send the example, and return a line about the response. Raises ClientError when there is none."""
-    began = time.monotonic()
-    headers = {"Content-Type": "application/json"}
-    with exchange(
-        address, "POST", f"/v2/models/{name}/infer", body=request.encode(), headers=headers, timeout=ANSWER_TIMEOUT
-    ) as answer:
-        content = answer.body().decode("utf-8", "replace")
-    return texts.answer_line(answer.status, time.monotonic() - began, content)

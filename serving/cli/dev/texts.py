@@ -12,6 +12,7 @@ import click
 from clusters.base.redact import escape_control
 from serving.cli.addresses import curl
 from serving.cli.dev.messages import Failure
+from serving.cli.dev.reload import Ended, Gone, LoadFailed, Reload
 
 MAX_INLINE: Final = 300  # characters of a request in a command line; a longer one is read from a file
 MAX_ANSWER: Final = 200  # characters of the response to the example
@@ -74,6 +75,20 @@ def answer_line(status: int, seconds: float, body: str) -> str:
     """Return a line about the response to the example, with the beginning of its body."""
     shown = escape_control(body if len(body) <= MAX_ANSWER else f"{body[:MAX_ANSWER]}…")
     return f"answers {status} in {seconds * 1000:.0f} ms: {shown}"
+
+
+def failure_heading(before: Reload, event: Gone | LoadFailed | Ended) -> str:
+    """Return the line above a failure: what failed in this event, and what serves after it."""
+    crashed = isinstance(event, Ended) and event.version == before.serving
+    serves = before.serving is not None and not crashed
+    rest = f"version {before.serving} still serves" if serves else "requests get 503 until the next save"
+    match event:
+        case Gone(path):
+            return f"{path} is gone; {rest}"
+        case Ended(version) if crashed:
+            return f"version {version} has ended; {rest}"
+        case LoadFailed(version) | Ended(version):
+            return f"version {version} cannot be loaded; {rest}"
 
 
 def failure_lines(failure: Failure, *, coloured: bool) -> list[str]:

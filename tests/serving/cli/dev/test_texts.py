@@ -10,7 +10,10 @@ import pytest
 
 from serving.cli.dev import texts
 from serving.cli.dev.messages import Failure
+from serving.cli.dev.reload import Ended, Gone, LoadFailed, Reload
 
+BROKEN = Failure("broken")
+LOADS_2 = Reload(serving=1, loading=2, last=2)
 SERVER = "http://127.0.0.1:8080"
 REQUEST = json.dumps({"inputs": [{"name": "it's", "datatype": "BOOL", "shape": [1], "data": [True]}]})
 LONG = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [400], "data": [0.0] * 400}]})
@@ -62,6 +65,23 @@ def test_a_traceback_is_coloured_on_a_terminal_only_and_has_no_control_character
     assert plain == ['    File "/m/model.py", line 3, in load', "      print('\\x1b[2J')", "  NameError: x"]
     assert "\x1b[36m/m/model.py\x1b[0m" in coloured[0] and "\x1b[33m\x1b[1m3" in coloured[0]
     assert "\x1b[31m" in coloured[-1]
+
+
+@pytest.mark.parametrize(
+    ("before", "event", "line"),
+    [
+        (LOADS_2, LoadFailed(2, BROKEN), "version 2 cannot be loaded; version 1 still serves"),
+        (LOADS_2, Ended(2, "by SIGKILL"), "version 2 cannot be loaded; version 1 still serves"),
+        (Reload(loading=1, last=1), LoadFailed(1, BROKEN), "version 1 cannot be loaded; requests get 503"),
+        (Reload(serving=1, last=1), Ended(1, "by SIGKILL"), "version 1 has ended; requests get 503"),
+        (Reload(serving=1, last=1), Gone("/m"), "/m is gone; version 1 still serves"),
+        (Reload(), Gone("/m"), "/m is gone; requests get 503"),
+    ],
+)
+def test_a_failure_is_introduced_by_what_failed_and_what_serves(
+    before: Reload, event: Gone | LoadFailed | Ended, line: str
+) -> None:
+    assert texts.failure_heading(before, event).startswith(line)
 
 
 def test_a_failure_without_user_code_is_its_reason() -> None:
