@@ -197,7 +197,7 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--allow-code",
         action="store_true",
-        help="serve formats that run code from the model files: python, pickle, joblib",
+        help="serve formats that run code from the model files: python, pickle, joblib, pyfunc",
     )
     add("--allowed-host", action="append", default=[], metavar="NAME",
         help="host name to accept in requests and from web pages, `*.DOMAIN`, or `*` for any; repeatable "

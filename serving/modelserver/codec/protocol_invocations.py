@@ -7,8 +7,8 @@ Sources: mlflow `pyfunc/scoring_server/__init__.py` and `utils/proto_json_utils.
 - `inputs`: whole tensors by name, or one tensor
 
 Columns are matched to inputs by name; further columns are ignored. A model with one matrix gets all columns in their
-order. `null` is NaN where the model expects floats. `params` are optional inputs; unknown ones are ignored, as in
-MLflow. Types must match the model's: 1.5 is not an INT64, though 1.0 is.
+order. `null` is NaN where the model expects floats, and in responses. `params` are optional inputs; unknown ones are
+ignored, as in MLflow. Types must match the model's: 1.5 is not an INT64, though 1.0 is.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 
 from serving.engines.base.datatypes import BYTES, DATATYPES, Tensor
 from serving.engines.base.engine import ANY, TensorSpec
@@ -93,7 +94,7 @@ class InvocationsCodec:
         """
         if request.frame:
             results = [tensor.ravel() if tensor.shape[1:] == (1,) else tensor for tensor in results]
-        values = {name: to_nested(name, tensor) for name, tensor in zip(request.outputs, results, strict=True)}
+        values = {name: _nested(name, tensor) for name, tensor in zip(request.outputs, results, strict=True)}
         if len(values) == 1 and _UNNAMED.fullmatch(request.outputs[0]):
             return ResponseBody(_ENCODE({"predictions": next(iter(values.values()))}))
         rows = {tensor.shape[0] if tensor.ndim else None for tensor in results}
@@ -253,6 +254,17 @@ def _tensor(spec: TensorSpec, value: Any) -> Tensor:
     if _has_null(value):
         raise InvalidRequest(f"input {spec.name!r} has a missing value, which {spec.datatype} does not have")
     return from_nested(spec, value)
+
+
+def _nested(name: str, tensor: Tensor) -> Any:
+    """Return an output as nested lists, with null for NaN. Raises ModelFailed for infinity."""
+    missing = np.isnan(tensor) if tensor.dtype.kind == "f" else None
+    if missing is None or not missing.any():
+        return to_nested(name, tensor)
+    to_nested(name, np.where(missing, 0, tensor))  # checks the others
+    values = tensor.astype(object)
+    values[missing] = None
+    return values.tolist()
 
 
 def _replace_nulls(value: Any) -> Any:

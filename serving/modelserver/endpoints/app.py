@@ -68,7 +68,7 @@ class DataApp:
             Route("/", self._no_post, methods=["POST"]),
             Route("/v1/models", self._names),
             Route("/openapi.json", self._document),
-            Route(INVOCATIONS, self._no_get_of_invocations),
+            Route(INVOCATIONS, _PostEndpoint(lambda _: None, endpoints.invocations)),
             *mlflow_routes(self._lifecycle),
         ]
         for model in (VERSION, MODEL):
@@ -99,10 +99,6 @@ class DataApp:
             "for a Trigger with subscriber.uri",
             headers={"Allow": "GET, HEAD"},
         )
-
-    async def _no_get_of_invocations(self, _: Request) -> Response:
-        """Refuse other methods than POST, which `__call__` routes."""
-        raise HTTPException(405, headers={"Allow": "POST"})
 
     async def _names(self, _: Request) -> Response:
         return json_response({"models": [self._name]})

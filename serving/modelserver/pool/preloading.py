@@ -11,7 +11,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from serving.engines.base.errors import UnknownFormat
-from serving.engines.base.registry import ModelFormat, find_format
+from serving.engines.base.registry import FORMATS, ModelFormat, find_format
 from serving.modelserver.base.options import DEFAULT_POOL_FORMAT
 
 SERVER: Final = ("serving.modelserver.main", "serving.modelserver.run")
@@ -32,9 +32,11 @@ def modules_for(argv: Sequence[str]) -> tuple[str, ...]:
     else:
         made = _format(_option(argv, "--format"), _option(argv, "--storage-uri"))
         server = SERVER
-    if made is None or importlib.util.find_spec(made.package) is None:
-        return server
-    return (*server, made.module)
+    needed = [made]
+    if made is not None and made.decides:  # another engine loads the files beside the description
+        needed.append(_format("", _option(argv, "--storage-uri"), described=True))
+    installed = [one for one in needed if one is not None and importlib.util.find_spec(one.package) is not None]
+    return (*server, *(one.module for one in installed))
 
 
 def _option(argv: Sequence[str], name: str) -> str:
@@ -47,8 +49,11 @@ def _option(argv: Sequence[str], name: str) -> str:
     return ""
 
 
-def _format(name: str, uri: str) -> ModelFormat | None:
-    """Return the format `name` or, if that is empty, the format of the files at `uri`; None if it is unknown."""
+def _format(name: str, uri: str, *, described: bool = False) -> ModelFormat | None:
+    """Return the format `name` or, if that is empty, the format of the files at `uri`; None if it is unknown.
+
+    With `described`, files that describe a folder, such as `MLmodel`, are left out.
+    """
     names: list[str] = []
     if not name:
         with suppress(OSError, ValueError):
@@ -58,6 +63,9 @@ def _format(name: str, uri: str) -> ModelFormat | None:
                 names = [entry.name for entry in islice(path.rglob("*"), MAX_NAMES)]
             else:
                 names = [path.name]
+    if described:
+        deciding = {one for made in FORMATS.values() if made.decides for one in made.names}
+        names = [name for name in names if name.lower() not in deciding]
     try:
         return find_format(name, names)
     except UnknownFormat:

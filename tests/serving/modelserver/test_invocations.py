@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from serving.engines.base.engine import ANY, Signature, TensorSpec
-from serving.modelserver.base.errors import ContentTooLarge, InvalidRequest, ServingError
+from serving.modelserver.base.errors import ContentTooLarge, InvalidRequest, ModelFailed, ServingError
 from serving.modelserver.base.limits import ServerLimits
 from serving.modelserver.codec.protocol_invocations import InvocationsCodec
 from serving.modelserver.codec.protocol_v2 import V2Codec
@@ -123,6 +123,16 @@ def test_outputs_without_names_are_lists_and_named_ones_objects(
     assert json.loads(body) == {"predictions": predictions}
 
 
+def test_nan_is_null_in_a_response_and_infinity_the_models_fault() -> None:
+    made = codec(MATRIX, (TensorSpec("output-0", "FP32", (ANY, 2)),))
+    call = made.decode(b'{"inputs": [[1, 2]]}')
+    body = made.encode(call, [np.array([[1.5, np.nan]], np.float32)]).body
+    assert body == b'{"predictions":[[1.5,null]]}'
+    for values in ([1.0, np.inf], [np.nan, -np.inf]):
+        with pytest.raises(ModelFailed):
+            made.encode(call, [np.array([values])])
+
+
 @pytest.mark.bad_input("infer-malformed", "infer-tensors")
 @pytest.mark.parametrize(
     ("specs", "body", "message"),
@@ -199,7 +209,8 @@ async def test_errors_have_mlflows_form(double: Running) -> None:
     assert refused.json == {"error_code": "BAD_REQUEST", "message": "the model has one input, 'x': send one column"}
     other = await double.post(b"x", PATH, content_type="application/vnd.apache.parquet")
     assert (other.status, other.json["error_code"]) == (415, "BAD_REQUEST")
-    assert (await double.get(PATH)).status == 405
+    wrong = await double.get(PATH)
+    assert (wrong.status, wrong.headers["allow"]) == (405, "POST")
 
 
 async def test_the_server_is_checked_as_mlflows(double: Running) -> None:

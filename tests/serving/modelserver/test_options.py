@@ -91,6 +91,8 @@ def test_a_zygote_is_told_the_engine_by_format_by_name_or_by_the_files(tmp_path:
     assert preload(["--storage-uri=file:///models/m", "--format=onnx"])[-1] == engine
     assert preload(["--storage-uri", tmp_path.as_uri()])[-1] == engine
     assert engine not in preload(["--storage-uri", "file:///nowhere"])
+    (tmp_path / "MLmodel").touch()
+    assert preload(["--storage-uri", tmp_path.as_uri()])[-2:] == ("serving.engines.mlflow.engine", engine)
     assert preload([]) == ("serving.modelserver.main", "serving.modelserver.run")
 
 

@@ -60,7 +60,9 @@ _OPTIONS: Final = MappingProxyType(
     "--max-batch-size", type=click.IntRange(min=1), metavar="ROWS", help="Maximum number of rows in a batch [1]."
 )
 @click.option("--max-batch-latency", type=float, metavar="SECONDS", help="Maximum time to wait for a batch to fill.")
-@click.option("--allow-code", is_flag=True, help="Allow formats that run code of the artifact: python, pickle, joblib.")
+@click.option(
+    "--allow-code", is_flag=True, help="Allow formats that run code of the artifact: python, pickle, joblib, pyfunc."
+)
 @click.option(
     "--allowed-host",
     "allowed_hosts",
