@@ -192,7 +192,7 @@ def _noting_version_skew(state: Path | None) -> Iterator[None]:
 def _options(place: Place, namespaced: bool, prints: bool, takes_env: bool) -> list[Callable[[Any], Any]]:
     """Return the options, last one of the help first."""
     context = click.option(
-        "--kube-context", metavar="NAME", shell_complete=_contexts,
+        "--kube-context", metavar="NAME", shell_complete=contexts,
         help=f"Act on the cluster of this kubeconfig context [{CONTEXT_VARIABLE}].",
     )  # fmt: skip
     state = click.option(
@@ -239,7 +239,7 @@ def environments(_: click.Context, __: click.Parameter, incomplete: str) -> list
     return [name for name in found if name.startswith(incomplete)]
 
 
-def _contexts(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+def contexts(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
     """Return the context names with this prefix; none without a kubeconfig, as completion must not print errors."""
     from serving.client.kubeconfig import contexts_of
 

@@ -131,11 +131,23 @@ class Verbs(click.Group):
                 formatter.write_dl(list(verbs.items()))
 
 
+def _complete_option(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    from serving.cli.context import contexts, environments  # slow imports; only completion needs them
+
+    complete = environments if parameter.name == "env" else contexts
+    return complete(context, parameter, incomplete)
+
+
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="knodel", message="%(version)s")
 @click.option("--debug", is_flag=True, help="Print tracebacks.")
-@click.option("--kube-context", metavar="NAME", help="Act on the cluster of this kubeconfig context.")
-@click.option("--env", metavar="NAME", help="Act on this environment.")
+@click.option(
+    "--kube-context",
+    metavar="NAME",
+    shell_complete=_complete_option,
+    help="Act on the cluster of this kubeconfig context.",
+)
+@click.option("--env", metavar="NAME", shell_complete=_complete_option, help="Act on this environment.")
 def knodel(debug: bool, kube_context: str | None, env: str | None) -> None:
     """Serve models on Knative: deploy a file, split its traffic, roll it back."""
 

@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from clusters.base.errors import KnodelError
-from clusters.base.objects import EVENT_SOURCE, MODEL, REVISION, SECRET, WARM_POOL, Kind, Object, name_of
+from clusters.base.objects import (
+    EVENT_SOURCE,
+    MODEL,
+    MODEL_EVENT,
+    NAMESPACE,
+    REVISION,
+    SECRET,
+    WARM_POOL,
+    Kind,
+    Object,
+    name_of,
+)
 from serving.cli.context import before_the_verb
 from serving.client.client import Client
 from serving.client.errors import UsageError
@@ -59,7 +70,7 @@ def secrets(context: click.Context, _: click.Parameter, incomplete: str) -> list
 
 def revisions(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Complete the name of a revision of the Model that the argument NAME selects."""
-    model = context.params.get("name")
+    model = _model_of(context)
     return names_of(REVISION, context, incomplete, f"{LABEL_MODEL}={model}" if model else "")
 
 
@@ -67,6 +78,30 @@ def shares(context: click.Context, parameter: click.Parameter, incomplete: str) 
     """Complete the revision in a traffic share `REVISION=PERCENT`."""
     latest = [LATEST] if LATEST.startswith(incomplete) else []
     return [f"{name}=" for name in (*revisions(context, parameter, incomplete), *latest)]
+
+
+def _model_of(context: click.Context) -> str:
+    """Return the argument NAME; click has not assigned it yet while the value of an option is completed."""
+    return str(context.params.get("name") or next(iter(context.args), ""))
+
+
+def tags(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Complete a tag of the Model that the argument NAME selects."""
+    model = _model_of(context)
+    found = (one for one in _objects(MODEL, context) if name_of(one) == model)
+    shares = (share for one in found for share in (one.get("status") or {}).get("traffic") or ())
+    return [tag for share in shares if (tag := str(share.get("tag") or "")) and tag.startswith(incomplete)]
+
+
+def events(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the id of a ModelEvent."""
+    ids = (str((one.get("spec") or {}).get("id", "")) for one in _objects(MODEL_EVENT, context))
+    return [one for one in ids if one and one.startswith(incomplete)]
+
+
+def namespaces(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the name of a Namespace."""
+    return names_of(NAMESPACE, context, incomplete)
 
 
 def sources(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:

@@ -23,7 +23,7 @@ from serving.cli.events.lookup import (
     status_of,
 )
 from serving.cli.listing import Listing, show_list, watch_option
-from serving.cli.names import models
+from serving.cli.names import events, models
 from serving.client.client import Client
 from serving.client.errors import UsageError
 from serving.control_api.table import age_of
@@ -82,7 +82,7 @@ def list_command(
 
 
 @verb("show", examples=[("Show an event by its id", "knodel events show train-42")])
-@click.argument("id")
+@click.argument("id", shell_complete=events)
 @source_option
 def show_command(session: Session, id: str, source: str) -> None:
     """Show the event ID with its outcome."""
@@ -100,7 +100,7 @@ def show_command(session: Session, id: str, source: str) -> None:
         ("Process every failed event of a model again", "knodel events replay --failed --model iris"),
     ],
 )
-@click.argument("ids", nargs=-1, metavar="[ID]…")
+@click.argument("ids", nargs=-1, metavar="[ID]…", shell_complete=events)
 @source_option
 @click.option("--failed", is_flag=True, help="Replay all events that failed.")
 @click.option(

@@ -11,12 +11,13 @@ from serving.cli.context import Session, verb
 from serving.cli.events.list import list_of, source_option
 from serving.cli.events.lookup import find_event, list_events, spec_of
 from serving.cli.events.timeline import cause_of, timeline
+from serving.cli.names import events
 from serving.client.client import Client
 from serving.client.errors import UsageError
 
 
 @verb("trace", examples=[("Show what an event caused", "knodel events trace train-42")])
-@click.argument("id")
+@click.argument("id", shell_complete=events)
 @source_option
 def trace_command(session: Session, id: str, source: str) -> None:
     """Show the effects of the event ID. They are a revision, rollout steps with verdicts, and an outcome."""

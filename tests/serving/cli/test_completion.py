@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import subprocess
@@ -9,8 +10,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.shell_completion import ShellComplete
 
+from clusters.base.objects import MODEL_EVENT
+from serving.cli.main import knodel
 from tests.serving.cli.conftest import Knodel, Served
+from tests.serving.cli.kube import kubeconfig
+from tests.serving.cli.test_narrow_terminals import EVENT, event_object
+
+VARIABLE = "_KNODEL_COMPLETE"
 
 SCRIPT = """
 source {script}
@@ -51,6 +59,9 @@ needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="there is n
         (("knodel", "deploy", "--can"), ["--canary"]),
         (("knodel", "list", "-o", "j"), ["json"]),
         (("knodel", "completion", "z"), ["zsh"]),
+        (("knodel", "rollout", "w"), ["watch"]),
+        (("knodel", "list", "--wa"), ["--watch"]),
+        (("knodel", "sta"), ["status"]),
         (("knodel", "get", "m"), []),
         (("knodel", "deploy", "iris", "--format", "skl"), ["sklearn"]),
         (("knodel", "deploy", "iris", "--uri", "s3://m"), []),
@@ -64,8 +75,6 @@ def test_bash_completes_verbs_options_and_choices(
 
 @needs_bash
 async def test_bash_completes_the_names_of_models(served: Served, tmp_path: Path) -> None:
-    import asyncio
-
     await served.deploy("magika")
     await served.deploy("mobile")
     await served.deploy("other")
@@ -75,10 +84,9 @@ async def test_bash_completes_the_names_of_models(served: Served, tmp_path: Path
 
 @needs_bash
 async def test_bash_completes_revisions_namespaces_and_shares(served: Served, tmp_path: Path) -> None:
-    import asyncio
-
     await served.knodel("namespace", "team")
     await served.deploy_two_versions("magika", {})
+    await served.deploy_two_versions("mobile", {})
     both = ["magika-00001", "magika-00002"]
 
     async def offered(*words: str) -> list[str]:
@@ -90,16 +98,55 @@ async def test_bash_completes_revisions_namespaces_and_shares(served: Served, tm
     assert await offered("list", "-n", "te") == ["team"]
 
 
+async def test_tags_and_events_are_completed(served: Served) -> None:
+    shares = [{"revision": "magika-00001", "percent": 100, "tag": "blue"}, {"revision": "magika-00002", "tag": "green"}]
+    await served.deploy_two_versions("magika", {"traffic": shares})
+    await served.cluster.create(MODEL_EVENT, event_object(), manager="test")
+
+    async def offered(line: str, incomplete: str) -> list[str]:
+        words = line.split()
+        items = await asyncio.to_thread(
+            ShellComplete(knodel, {}, "knodel", VARIABLE).get_completions, words, incomplete
+        )
+        return [item.value for item in items]
+
+    assert await offered("predict magika --tag", "") == ["blue", "green"]
+    assert await offered("predict magika --tag", "g") == ["green"]
+    assert await offered("predict other --tag", "") == []
+    assert await offered("restart", "m") == ["magika"]
+    assert await offered("rollout watch", "m") == ["magika"]
+    for verb in ("show", "trace", "replay"):
+        assert await offered(f"events {verb}", "training") == [EVENT]
+
+
+def test_options_before_the_verb_are_completed(state: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    cluster, user = {"server": "https://a"}, {"token": "t"}
+    (tmp_path / "kubeconfig").write_text(kubeconfig("https://a", cluster, user))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+
+    items = ShellComplete(knodel, {}, "knodel", VARIABLE).get_completions(["--kube-context"], "")
+
+    assert [item.value for item in items] == ["lab"]
+
+
+@pytest.mark.parametrize(("shell", "lines"), [("zsh", ["plain", "status"]), ("fish", ["plain,status\tShow the"])])
+def test_zsh_and_fish_get_new_verbs(state: Path, shell: str, lines: list[str]) -> None:
+    environment = os.environ | {"_KNODEL_COMPLETE": f"{shell}_complete", "COMP_WORDS": "knodel sta", "COMP_CWORD": "1"}
+    environment |= {"COMP_WORDS": "knodel"} if shell == "fish" else {}
+    environment |= {"COMP_CWORD": "sta"} if shell == "fish" else {}
+    done = subprocess.run(
+        [sys.executable, "-m", "serving.cli.main"], env=environment, capture_output=True, text=True, check=True
+    )
+
+    assert all(line in done.stdout for line in lines), done.stdout
+
+
 @pytest.mark.parametrize(
     ("words", "incomplete"),
     [("deploy iris --uri", "./mo"), ("deploy -f", "mod"), ("diff -f", ""), ("serve", "mod"), ("secret s --file", "ke")],
 )
 def test_paths_are_left_to_the_shell(words: str, incomplete: str) -> None:
-    from click.shell_completion import ShellComplete
-
-    from serving.cli.main import knodel
-
-    [item] = ShellComplete(knodel, {}, "knodel", "_KNODEL_COMPLETE").get_completions(words.split(), incomplete)
+    [item] = ShellComplete(knodel, {}, "knodel", VARIABLE).get_completions(words.split(), incomplete)
 
     assert (item.type, item.value) == ("file", incomplete)
 

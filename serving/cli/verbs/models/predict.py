@@ -9,7 +9,7 @@ from clusters.base.names import dns_label_fault
 from serving.cli.addresses import curl
 from serving.cli.context import Session, verb
 from serving.cli.data import parse_data, read_data
-from serving.cli.names import model_name
+from serving.cli.names import model_name, tags
 from serving.client.effects import HttpRequest, exchange
 from serving.client.errors import DoesNotExist, UsageError
 from serving.client.inference.addresses import path_address
@@ -34,7 +34,8 @@ TIMEOUT = 610.0  # s; a little above the maximum timeout of a Model
 @model_name()
 @click.option("-d", "--data", metavar="JSON|@FILE", help="Request of the Open Inference Protocol; @- is stdin.")
 @click.option("--example", is_flag=True, help="Send the model's example and print it as a curl command to stderr.")
-@click.option("--tag", metavar="TAG", default="", help="Send the request to the version with this tag.")
+@click.option("--tag", metavar="TAG", default="", shell_complete=tags,
+              help="Send the request to the version with this tag.")  # fmt: skip
 @click.option("--timing", is_flag=True, help="Print the revision and Server-Timing to stderr.")
 def command(session: Session, name: str, data: str | None, example: bool, tag: str, timing: bool) -> None:
     """Send one inference request to the model NAME; its traffic split chooses the version."""

@@ -7,6 +7,7 @@ import click
 from clusters.base.errors import NotFound
 from clusters.base.objects import NAMESPACE
 from serving.cli.context import Session, verb
+from serving.cli.names import namespaces
 from serving.client.errors import UsageError
 
 
@@ -18,7 +19,7 @@ from serving.client.errors import UsageError
         ("Allow formats that run code in it", "knodel namespace team --label knodel.dev/allow-code=true"),
     ],
 )
-@click.argument("name")
+@click.argument("name", shell_complete=namespaces)
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Label to set; KEY- removes it.")
 def command(session: Session, name: str, labels: tuple[str, ...]) -> None:
     """Create the namespace NAME, or change its labels."""

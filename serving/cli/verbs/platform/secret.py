@@ -15,6 +15,7 @@ from clusters.base.objects import SECRET, Object, annotations_of
 from clusters.base.sizes import format_size
 from serving.cli.context import Session, verb
 from serving.cli.names import files as paths
+from serving.cli.names import secrets
 from serving.client.client import Client
 from serving.client.errors import UsageError
 from serving.client.home import expand_home
@@ -33,7 +34,7 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
         ("Store a file under a key", "knodel secret gcs --file key.json=account.json"),
     ],
 )  # fmt: skip
-@click.argument("name")
+@click.argument("name", shell_complete=secrets)
 @click.option(
     "--file",
     "files",
