@@ -45,7 +45,7 @@ class Client:
     Example:
         with knodel.Client() as client:
             client.deploy("iris.onnx", "iris")
-            client.predict("iris", [[5.1, 3.5, 1.4, 0.2]])["label"]
+            client.predict("iris", [[5.1, 3.5, 1.4, 0.2]])["output-0"]
     """
 
     def __init__(

@@ -80,7 +80,7 @@ def predict(
 
     Example:
         answer = client.predict("iris", [[5.1, 3.5, 1.4, 0.2]])
-        answer["label"], answer.to_pandas()
+        answer["output-0"], answer.to_pandas()
     """
     request = _Request(check_name(name), "" if tag is None else check_name(tag, "tag"), check_timeout(timeout),
                        outputs, parameters, request_id)  # fmt: skip

@@ -39,7 +39,7 @@ class Prediction(Displayed):
 
     Example:
         answer = client.predict("iris", X)
-        answer["label"], answer.to_pandas()
+        answer["output-0"], answer.to_pandas()
     """
 
     model: str
