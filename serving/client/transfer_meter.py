@@ -30,7 +30,8 @@ class TransferMeter:
             self._phase, self._began, self._before = phase, now, done
         seconds, moved = now - self._began, done - self._before
         rate = moved / seconds if seconds >= SHORTEST else 0.0
-        text = f"{phase} {self._name}: {human_bytes(done)} of {human_bytes(total)}"
+        share = f" ({100 * done // total} %)" if total else ""
+        text = f"{phase} {self._name}: {human_bytes(done)} of {human_bytes(total)}{share}"
         if rate <= 0:
             return text
         return f"{text}, {human_bytes(round(rate))}/s, {time_left((total - done) / rate)} left"

@@ -115,6 +115,8 @@ class _DeadlineSocket:
         """True while the server has neither closed the connection nor sent bytes after the last response."""
         if self.surplus or (isinstance(self._sock, ssl.SSLSocket) and self._sock.pending()):
             return False
+        if not hasattr(select, "poll"):  # Windows
+            return not select.select([self._sock], [], [], 0)[0]
         poll = select.poll()
         poll.register(self._sock, select.POLLIN)
         return not poll.poll(0)

@@ -11,11 +11,11 @@ Each download reads them again, so it uses the present values of a Secret.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-
-import msgspec
 
 from clusters.base.sizes import format_size
 from serving.storage.base.errors import StorageError
@@ -54,32 +54,28 @@ class Credentials:
         return None if self._folder is None else read_small_file(self._folder / name, f"the key {name} of the Secret")
 
 
-class AccessToken(msgspec.Struct):
-    """A response with an access token: `access_token` by RFC 6749, section 5.1; registries send `token`.
+@dataclass(frozen=True, slots=True)
+class AccessToken:
+    """An access token, and its lifetime in seconds, 0 if unknown."""
 
-    `expires_in` is its lifetime in seconds, 0 if unknown.
-    """
-
-    token: str | None = None
-    access_token: str | None = None
+    value: str
     expires_in: float = 0.0
-
-    @property
-    def value(self) -> str:
-        """The token; "" without one."""
-        return self.token or self.access_token or ""
 
 
 def read_access_token(client: StoreClient, response: StoreResponse) -> AccessToken:
-    """Return the access token of a response. Raises StorageError."""
-    body = client.read(response, LARGEST_TOKEN)
+    """Return the access token of a response: `access_token` by RFC 6749, section 5.1, or `token` of a registry.
+
+    Raises StorageError.
+    """
     try:
-        token = msgspec.json.decode(body, type=AccessToken, strict=False)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        found = json.loads(client.read(response, LARGEST_TOKEN))
+        value = found.get("token") or found.get("access_token")
+        lifetime = float(found.get("expires_in") or 0)
+        if not isinstance(value, str):
+            raise TypeError
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise StorageError(f"{response.name}: the response has no access token") from error
-    if not token.value:
-        raise StorageError(f"{response.name}: the response has no access token")
-    return token
+    return AccessToken(value, lifetime)
 
 
 def read_small_file(path: Path, name: str) -> bytes | None:

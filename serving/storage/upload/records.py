@@ -11,7 +11,6 @@ stores have dropped such uploads.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -20,8 +19,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+try:
+    import fcntl
+except ImportError:  # Windows, where records are not locked: two uploads of the same files send them twice
+    fcntl = None  # type: ignore[assignment]
+
 LONGEST: Final = 7 * 86_400.0  # s, as long as Google keeps an unfinished upload
 _LARGEST: Final = 1 << 16  # bytes
+_ON_WINDOWS: Final = os.name == "nt"
+_OPEN: Final = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 class UploadRecord:
@@ -43,25 +49,28 @@ class UploadRecord:
         try:
             content = json.dumps({"session": session}).encode()
             os.ftruncate(self._descriptor, 0)
-            os.pwrite(self._descriptor, content, 0)
+            os.lseek(self._descriptor, 0, os.SEEK_SET)
+            os.write(self._descriptor, content)
             os.fsync(self._descriptor)
         except OSError as error:
-            if self._warn is not None:
-                self._warn(error)
+            self._warn(error)
 
     def delete(self) -> None:
-        """Delete the record of a complete upload."""
-        if self._path is not None and self._descriptor >= 0:
-            with contextlib.suppress(OSError):
-                self._path.unlink()
+        """Delete the record, since the upload is complete; the file is deleted by `close`."""
+        self.session = ""
 
     def close(self) -> None:
-        """Release the lock; an empty record is deleted."""
-        if not self.session:
-            self.delete()
+        """Release the lock, and delete a record without a session."""
         descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
+        if descriptor < 0 or self._path is None:
+            return
+        with contextlib.suppress(OSError):
+            if not self.session and not _ON_WINDOWS:  # while the lock is held
+                self._path.unlink()
+        os.close(descriptor)
+        with contextlib.suppress(OSError):
+            if not self.session and _ON_WINDOWS:  # which deletes no open file
+                self._path.unlink()
 
 
 class UploadRecords:
@@ -88,12 +97,13 @@ class UploadRecords:
 
     def _lock(self, path: Path) -> UploadRecord:
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            descriptor = os.open(path, _OPEN, 0o600)
         except OSError as error:
             self._cannot(error)
             return UploadRecord()
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if fcntl is not None:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.samestat(os.fstat(descriptor), path.lstat()):  # else another process has just deleted it
                 return UploadRecord(path, descriptor, self._cannot)
         except OSError:  # another process uploads to this target
@@ -117,7 +127,7 @@ class UploadRecords:
 
 def _read(descriptor: int) -> str:
     with contextlib.suppress(OSError, ValueError, RecursionError):
-        found = json.loads(os.pread(descriptor, _LARGEST, 0))
+        found = json.loads(os.read(descriptor, _LARGEST))
         session = found.get("session") if isinstance(found, dict) else None
         return session if isinstance(session, str) else ""
     return ""

@@ -164,10 +164,10 @@ def test_stored_names_keep_what_determines_the_format(local: str, stored: str) -
 def test_the_meter_shows_bytes_rate_and_time_left() -> None:
     now = [0.0]
     meter = TransferMeter("iris.onnx", lambda: now[0])
-    assert meter.text("uploading", 100 << 20, 400 << 20) == "uploading iris.onnx: 100 MiB of 400 MiB"
+    assert meter.text("uploading", 100 << 20, 400 << 20) == "uploading iris.onnx: 100 MiB of 400 MiB (25 %)"
     now[0] = 4.0
     shown = meter.text("uploading", 200 << 20, 400 << 20)
-    assert shown == "uploading iris.onnx: 200 MiB of 400 MiB, 25 MiB/s, 8 s left"
+    assert shown == "uploading iris.onnx: 200 MiB of 400 MiB (50 %), 25 MiB/s, 8 s left"
 
 
 async def test_the_page_works_as_it_is_written(cluster: OverTls) -> None:

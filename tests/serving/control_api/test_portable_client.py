@@ -12,9 +12,10 @@ from typing import Any
 
 import yaml
 
-from clusters.base.objects import MODEL, NAMESPACE
+from clusters.base.objects import CONFIG_MAP, MODEL, NAMESPACE
 from clusters.embedded.cluster import EmbeddedCluster
 from tests.serving.control_api.conftest import Served
+from tests.serving.storage.uploads.registry import LOGIN, running_registry
 from tests.support.portable import ROOT
 
 MODEL_YAML = {
@@ -97,6 +98,27 @@ async def test_the_verbs_of_a_cluster_work_without_compiled_packages_and_unix(
 
     spec = (await cluster.get(MODEL, "first", "default"))["spec"]
     assert spec["storageUri"] == "https://models.test/first.onnx"
+
+
+async def test_local_files_are_uploaded_to_a_registry(cluster: EmbeddedCluster, served: Served, tmp_path: Path) -> None:
+    for name in ("default", "knodel-system"):
+        await cluster.create(NAMESPACE, {"metadata": {"name": name}}, manager="test")
+    (tmp_path / "iris.onnx").write_bytes(b"a model")
+    (tmp_path / ".docker").mkdir()
+    context = yaml.safe_load(served.kubeconfig.read_text())["current-context"]
+    deploy = ["deploy", str(tmp_path / "iris.onnx"), "--no-wait", "--kube-context", context]
+    for registry in running_registry():
+        login = {"auths": {registry.host: {"auth": LOGIN}}}
+        (tmp_path / ".docker" / "config.json").write_text(json.dumps(login))
+        settings = json.dumps({"artifacts": {"prefix": f"oci://{registry.host}/team/models"}})
+        metadata = {"name": "knodel-config", "namespace": "knodel-system"}
+        await cluster.create(CONFIG_MAP, {"metadata": metadata, "data": {"config.yaml": settings}}, manager="test")
+        (done,) = await run(served.kubeconfig, tmp_path, deploy)
+        assert done.code == 0, done.err
+        spec = (await cluster.get(MODEL, "iris", "default"))["spec"]
+        assert spec["storageUri"] == f"oci://{registry.host}/team/models@{spec['digest']}"
+        assert spec["digest"] in registry.manifests
+    assert list((tmp_path / ".cache" / "knodel" / "uploads").iterdir()) == []
 
 
 async def test_what_another_system_does_not_have_is_explained(served: Served, tmp_path: Path) -> None:
