@@ -21,6 +21,10 @@ class Load(msgspec.Struct, tag=True, frozen=True):
     timeout: float
 
 
+class Waiting(msgspec.Struct, tag=True, frozen=True):
+    """From the server, first: all is imported, and it waits for `Load`."""
+
+
 class Loaded(msgspec.Struct, tag=True, frozen=True):
     """From the server: the model is loaded and every port answers.
 
@@ -40,7 +44,7 @@ class Failure(msgspec.Struct, tag=True, frozen=True):
     traceback: list[str] = []
 
 
-Report = Loaded | Failure
+Report = Waiting | Loaded | Failure
 _load: Final = msgspec.json.Decoder(Load)
 _report: Final[msgspec.json.Decoder[Report]] = msgspec.json.Decoder(Report)
 

@@ -25,7 +25,7 @@ from typing import Final
 from clusters.base.errors import KnodelError
 from clusters.base.process_setup import end_with_pipe
 from serving.cli.base.output import uses_colour
-from serving.cli.dev.messages import Failure, Load, Loaded, Report, decode_load, encode
+from serving.cli.dev.messages import Failure, Load, Loaded, Report, Waiting, decode_load, encode
 from serving.cli.dev.texts import failure_lines
 from serving.modelserver.main import LIBRARY_THREADS, serve
 
@@ -46,6 +46,7 @@ def main(arguments: Sequence[str]) -> None:
         _import_engine(model_format, uri)
         before = frozenset(sys.modules)
         _import_early(modules)
+        _send(to_dev, Waiting())
         line = to_dev.makefile("rb").readline()
         if not line:
             return  # `knodel dev` needs no more servers

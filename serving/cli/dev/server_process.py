@@ -15,9 +15,10 @@ from typing import Final, Self
 import msgspec
 
 from clusters.net.sockets import BACKLOG, listen_environment
-from serving.cli.dev.messages import LINE_LIMIT, Failure, Load, Report, decode_report, encode
+from serving.cli.dev.messages import LINE_LIMIT, Failure, Load, Report, Waiting, decode_report, encode
 
 HOST: Final = "127.0.0.1"
+LAST_WORDS: Final = 0.1  # s for the report of a process that has ended
 _MODULE: Final = "serving.cli.dev.server_main"
 _STATM_RESIDENT: Final = 1  # field of /proc/PID/statm, in pages
 
@@ -29,10 +30,12 @@ class ServerProcess:
     """
 
     def __init__(
-        self, process: asyncio.subprocess.Process, channel: socket.socket, lifeline: int, address: tuple[str, int]
-    ) -> None:
+        self, process: asyncio.subprocess.Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter,
+        lifeline: int, address: tuple[str, int],
+    ) -> None:  # fmt: skip
         self._process = process
-        self._channel = channel
+        self._reader = reader
+        self._writer = writer
         self._lifeline = lifeline
         self.address = address
 
@@ -40,11 +43,11 @@ class ServerProcess:
     async def start(cls, arguments: Sequence[str], environ: Mapping[str, str]) -> Self:
         """Start a process with these arguments behind the descriptors; it waits for `load`."""
         ours, theirs = socket.socketpair()
-        ours.setblocking(False)
         read_end, write_end = os.pipe()
         listener = socket.create_server((HOST, 0), backlog=BACKLOG)
         address = listener.getsockname()[:2]
         files = (theirs.fileno(), read_end, listener.fileno())
+        reader, writer = await asyncio.open_unix_connection(sock=ours, limit=LINE_LIMIT)
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-P", "-m", _MODULE, str(files[0]), str(files[1]), *arguments,
@@ -55,14 +58,14 @@ class ServerProcess:
                 },
             )  # fmt: skip
         except BaseException:
-            ours.close()
+            writer.close()
             os.close(write_end)
             raise
         finally:
             theirs.close()
             os.close(read_end)
             listener.close()
-        return cls(process, ours, write_end, address)
+        return cls(process, reader, writer, write_end, address)
 
     @property
     def pid(self) -> int:
@@ -74,18 +77,27 @@ class ServerProcess:
         """Whether the process has ended."""
         return self._process.returncode is not None
 
-    async def load(self, message: Load) -> Report | None:
-        """Let the server load a model, and return its report; None when it ends without one."""
-        loop = asyncio.get_running_loop()
-        with contextlib.suppress(OSError):
-            await loop.sock_sendall(self._channel, encode(message))
-        reader, writer = await asyncio.open_unix_connection(sock=self._channel.dup(), limit=LINE_LIMIT)
+    async def load(self, message: Load, within: float) -> Report | None:
+        """Let the server load a model, and return its report; None when it ends without one.
+
+        Raises TimeoutError when its imports, or then the load, take longer than `within` seconds.
+        """
+        async with asyncio.timeout(within):
+            waiting = await self._receive()
+        if not isinstance(waiting, Waiting):
+            return waiting
+        self._writer.write(encode(message))
+        async with asyncio.timeout(within):
+            return await self._receive()
+
+    async def _receive(self) -> Report | None:
+        """Return the next report; None when the process has ended."""
         # A process that the model has started may keep the channel open after the end of the server.
-        line, ended = asyncio.create_task(reader.readline()), asyncio.create_task(self.wait())
+        line, ended = asyncio.create_task(self._reader.readline()), asyncio.create_task(self.wait())
         try:
             await asyncio.wait((line, ended), return_when=asyncio.FIRST_COMPLETED)
             if not line.done():
-                await asyncio.wait((line,), timeout=0.1)
+                await asyncio.wait((line,), timeout=LAST_WORDS)
             return decode_report(line.result()) if line.done() and line.result() else None
         except ConnectionError:
             return None
@@ -94,7 +106,6 @@ class ServerProcess:
         finally:
             line.cancel()
             ended.cancel()
-            writer.close()
 
     async def wait(self) -> str:
         """Return how the process ended, as in `with exit code 3` or `by SIGKILL`."""
@@ -124,7 +135,7 @@ class ServerProcess:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         await self._process.wait()
-        self._channel.close()
+        self._writer.close()
         with contextlib.suppress(OSError):
             os.close(self._lifeline)
             self._lifeline = -1

@@ -178,8 +178,7 @@ class DevSession:
         limit = asyncio.create_task(self._limit_memory(version, process))
         timeout = self._options.load_timeout
         try:
-            async with asyncio.timeout(timeout + REPORT_GRACE):
-                report = await process.load(self._load_message(version))
+            report = await process.load(self._load_message(version), timeout + REPORT_GRACE)
         except TimeoutError:
             report = Failure(f"it was not loaded within {timeout:g} s: raise --load-timeout")
         finally:
