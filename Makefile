@@ -70,7 +70,7 @@ bad-input: setup ## Send every bad input of the catalogue to its doors, and writ
 	$(BIN)/python -m tests.doors.table
 
 kserve-samples: setup ## Convert the samples of a checkout of KServe (CHECKOUT=DIR), serve stand-ins, and write docs/evidence/kserve-samples.md
-	$(BIN)/python -m tests.samples.measure $(CHECKOUT) --write
+	$(BIN)/python -m tests.samples.measure $(CHECKOUT) --write $(ALSO)
 
 lint: setup ## Check style, types and import rules
 	$(BIN)/ruff check .

@@ -36,7 +36,9 @@ UNSERVED: Final[Mapping[str, str]] = {
     "catboost": "export the model to ONNX and deploy that file",
 }
 """KServe's formats without an engine here, each with what to do."""
-CODE_TO_DO: Final = "format {name} runs code of the model's author: {allow}, or save the model with skops"
+CODE_TO_DO: Final = (
+    "format {name} runs code of the artifact, which the namespace must allow: {allow}; or save with skops"
+)
 _PICKLED: Final = {".joblib": "joblib", ".pkl": "pickle", ".pickle": "pickle", ".skops": "sklearn"}
 
 
@@ -98,7 +100,7 @@ def code_to_do(made: str, namespace: str) -> Sequence[str]:
     """Return what must be done before a Model of a format that runs code can serve."""
     if made not in FORMATS or not FORMATS[made].runs_code:
         return ()
-    allow = f"allow it with {ALLOW_NAMESPACE.replace('NAME', namespace or 'default')}"
+    allow = ALLOW_NAMESPACE.replace("NAME", namespace or "default")
     return (CODE_TO_DO.format(name=made, allow=allow),)
 
 

@@ -2,6 +2,7 @@
 
     python -m tests.samples.measure CHECKOUT            print the page
     python -m tests.samples.measure CHECKOUT --write    write it
+    … --also website=DIR                                count another repository of KServe too
 
 CHECKOUT is a checkout or a bare git repository of github.com/kserve/kserve. Nothing of it is kept but these figures.
 """
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from serving.importing.conversion import Conversion
 from serving.importing.convert import convert
-from tests.samples.documents import Sample, commit_of, samples
+from tests.samples.documents import Sample, commit_of, samples, unique_services
 from tests.samples.serving import serve, stores
 from tests.samples.stand_ins import class_of
 
@@ -40,7 +41,7 @@ HEAD = """# KServe's samples
 How much of the sample objects in KServe's own repository does `knodel import` convert, and would the Models serve?
 Measured with {commit}: all YAML files in `docs`, `test`, `hack` and `python`.
 
-    git clone https://github.com/kserve/kserve && make kserve-samples CHECKOUT=kserve
+    git clone https://github.com/kserve/kserve && make kserve-samples CHECKOUT=kserve   # ALSO='--also website=DIR' for others
 
 """
 
@@ -149,6 +150,17 @@ def _fields(services: Sequence[Conversion]) -> Iterator[str]:
     yield ""
 
 
+def _repositories(checkouts: Sequence[tuple[str, Path]]) -> Iterator[str]:
+    yield "The different InferenceServices in all YAML files and Markdown pages of KServe's repositories:"
+    yield ""
+    yield "| repository | commit | InferenceServices | all fields | some fields left out | not converted |"
+    yield "|---|---|--:|--:|--:|--:|"
+    for name, checkout in checkouts:
+        counts = Counter(_outcome(convert(document)) for document in unique_services(checkout))
+        cells = " | ".join(str(counts[outcome]) for outcome in ("all", "some", "none"))
+        yield f"| kserve/{name} | {commit_of(checkout)} | {counts.total()} | {cells} |"
+
+
 def _short(why: str) -> str:
     return why.partition("'")[0].rstrip() if why.startswith(("metadata.", "spec.storageUri")) else why
 
@@ -166,10 +178,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkout", type=Path)
     parser.add_argument("--write", action="store_true")
+    parser.add_argument("--also", action="append", default=[], metavar="NAME=DIR")
     given = parser.parse_args()
     found, broken = samples(given.checkout)
     with tempfile.TemporaryDirectory() as folder, stores(Path(folder)) as here:
         text = page(found, broken, commit_of(given.checkout), lambda uri, name: serve(here, uri, name))
+    others = [(name, Path(place)) for name, _, place in (one.partition("=") for one in given.also)]
+    text += "\n".join(["", *_repositories([("kserve", given.checkout), *others]), ""])
     if given.write:
         PAGE.write_text(text)
     else:
