@@ -41,7 +41,7 @@ HEAD = """# KServe's samples
 How much of the sample objects in KServe's own repository does `knodel import` convert, and would the Models serve?
 Measured with {commit}: all YAML files in `docs`, `test`, `hack` and `python`.
 
-    git clone https://github.com/kserve/kserve && make kserve-samples CHECKOUT=kserve   # ALSO='--also website=DIR' for others
+    git clone https://github.com/kserve/kserve && make kserve-samples CHECKOUT=kserve  # ALSO='--also NAME=DIR'
 
 """
 
