@@ -27,10 +27,13 @@ _MAX_LISTED: Final = 5  # types in a message
 
 
 class Library(NamedTuple):
-    """How objects of a library are saved: the name of its model format, and a function that writes the files."""
+    """How objects of a library are saved: the name of its model format, and a function that writes the files.
+
+    Its arguments are the object, the folder and the example, which most libraries do not need.
+    """
 
     model_format: str
-    write: Callable[[Any, Path], Inputs]
+    write: Callable[[Any, Path, Any], Inputs]
 
 
 def library_of(obj: Any) -> Library | None:
@@ -47,7 +50,7 @@ def library_of(obj: Any) -> Library | None:
     return None
 
 
-def _sklearn(model: Any, folder: Path) -> Inputs:
+def _sklearn(model: Any, folder: Path, _: Any) -> Inputs:
     """Write `model.skops`. The engine of the server checks it, if its packages are installed here."""
     try:
         import skops.io
@@ -76,14 +79,14 @@ def _sklearn(model: Any, folder: Path) -> Inputs:
     return loaded.signature.inputs
 
 
-def _xgboost(model: Any, folder: Path) -> Inputs:
+def _xgboost(model: Any, folder: Path, _: Any) -> Inputs:
     """Write `model.ubj`; the file records whether it is a Booster, a classifier or a regressor."""
     booster = model.get_booster() if hasattr(model, "get_booster") else model
     model.save_model(folder / "model.ubj")
     return [_matrix(booster.num_features(), booster.feature_names or ())]
 
 
-def _lightgbm(model: Any, folder: Path) -> Inputs:
+def _lightgbm(model: Any, folder: Path, _: Any) -> Inputs:
     """Write `model.lgb`. LightGBM's text has no labels, so a classifier's are added where LightGBM reads nothing.
 
     `serving.engines.trees.lightgbm` reads them.
@@ -99,7 +102,7 @@ def _lightgbm(model: Any, folder: Path) -> Inputs:
     return [_matrix(booster.num_feature(), columns_of(booster.feature_name()))]
 
 
-def _onnx(model: Any, folder: Path) -> Inputs:
+def _onnx(model: Any, folder: Path, _: Any) -> Inputs:
     """Write `model.onnx`, and read the inputs of its graph."""
     from serving.engines.base.engine import ANY, TensorSpec
 
@@ -115,7 +118,7 @@ def _onnx(model: Any, folder: Path) -> Inputs:
     return inputs
 
 
-def _keras(model: Any, folder: Path) -> Inputs:
+def _keras(model: Any, folder: Path, _: Any) -> Inputs:
     """Write a SavedModel; Keras prints its signature unless it is told not to."""
     from serving.engines.base.datatypes import DATATYPES
     from serving.engines.base.engine import ANY, TensorSpec
@@ -131,28 +134,54 @@ def _keras(model: Any, folder: Path) -> Inputs:
         return None
 
 
+def _paddle(model: Any, folder: Path, example: Any) -> Inputs:
+    """Write an inference program. PaddlePaddle's layers do not record their inputs: those of the example are used."""
+    if example is None:
+        raise NotSaved(f"the {type(model).__name__} needs an example, from which its inputs are taken: give example=")
+    import numpy as np
+    import paddle
+
+    from knodel.inputs import arrays_of
+    from serving.engines.base.datatypes import datatype_of
+    from serving.engines.base.engine import ANY, TensorSpec
+
+    arrays = arrays_of(example, None)
+    floats = {name: array.astype(np.float32) if array.dtype == np.float64 else array for name, array in arrays.items()}
+    shapes = {name: (ANY, *array.shape[1:]) for name, array in floats.items()}
+    dtypes: dict[str, Any] = {name: array.dtype.name for name, array in floats.items()}
+    specs = [paddle.static.InputSpec(list(shapes[name]), dtypes[name], name) for name in floats]
+    was_training = model.training
+    model.eval()
+    try:
+        paddle.jit.save(model, str(folder / "inference"), input_spec=specs)
+    finally:
+        if was_training:
+            model.train()
+    return [TensorSpec(name, datatype_of(array).name, shapes[name]) for name, array in floats.items()]
+
+
 _LIBRARIES: Final = {
     "sklearn": Library("sklearn", _sklearn),
     "xgboost": Library("xgboost", _xgboost),
     "lightgbm": Library("lightgbm", _lightgbm),
     "onnx": Library("onnx", _onnx),
     "keras": Library("tensorflow", _keras),
+    "paddle": Library("paddle", _paddle),
 }
 """By the package in which a class of the object is defined, the most derived class first."""
 _EXPORTS: Final = {
     "torch": "`torch.onnx.export(model, (example,), 'model.onnx')` writes ONNX; deploy that file",
     "catboost": "`model.save_model('model.onnx', format='onnx')` writes ONNX; deploy that file",
-    "paddle": "`paddle.jit.save(model, 'folder/model', input_spec=[…])` writes a program; deploy the folder",
     "tensorflow": "`tf.saved_model.save(model, 'folder')` writes a SavedModel; deploy the folder",
     "jax": "`jax.export` and tf2onnx write ONNX; deploy that file",
 }
 NAMES: Final = frozenset({*_LIBRARIES, *_EXPORTS})
 
 
-def write(library: Library, obj: Any, folder: Path) -> Inputs:
+def write(library: Library, obj: Any, folder: Path, example: Any) -> Inputs:
     """Write the files and return the inputs. Raises NotSaved, with the library's reason."""
     try:
-        return library.write(obj, folder)
+        return library.write(obj, folder, example)
     except NotSaved:
         raise
     except Exception as error:  # the libraries' errors have no common base class

@@ -25,7 +25,7 @@ EXAMPLE: Final = "example.json"
 """The name under which the model server finds the example (`serving.modelserver.execution.example`)."""
 PYTHON: Final = "python"
 SAVED: Final = (
-    "scikit-learn estimators, XGBoost, LightGBM and Keras models, ONNX ModelProtos, and classes with a method predict"
+    "models of scikit-learn, XGBoost, LightGBM, Keras and PaddlePaddle, ONNX ModelProtos, and classes with predict"
 )
 
 
@@ -71,14 +71,17 @@ def save(obj: Any, folder: str | Path, *, example: Any = None, allow_code: bool 
     folder = Path(folder).absolute()
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise NotSaved(f"{folder} is not an empty folder: give a new one")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".knodel-", dir=folder.parent) as beside:
-        made = Path(beside) / "model"
-        made.mkdir()
-        saved = _save(obj, made, example, allow_code)
-        if folder.exists():
-            folder.rmdir()
-        shutil.move(made, folder)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".knodel-", dir=folder.parent) as beside:
+            made = Path(beside) / "model"
+            made.mkdir()
+            saved = _save(obj, made, example, allow_code)
+            if folder.exists():
+                folder.rmdir()
+            shutil.move(made, folder)
+    except OSError as error:
+        raise NotSaved(f"{folder} cannot be written ({error.strerror}): give another folder") from error
     return Saved(folder, saved.model_format, saved.runs_code, saved.inputs, saved.example and folder / EXAMPLE)
 
 
@@ -86,7 +89,7 @@ def _save(obj: Any, folder: Path, example: Any, allow_code: bool) -> Saved:
     library = libraries.library_of(obj)
     inputs: Sequence[TensorSpec] | None
     if library is not None:
-        inputs, model_format = libraries.write(library, obj, folder), library.model_format
+        inputs, model_format = libraries.write(library, obj, folder, example), library.model_format
     else:
         inputs, model_format = _write_class(obj, folder, allow_code), PYTHON
     if example is not None:

@@ -207,7 +207,7 @@ Linear.__module__ = "torch.nn.modules.linear"
     (Linear(), r"a torch Linear cannot be saved directly: `torch.onnx.export\("),
     (lambda x: x, "a function cannot be saved: write a class with a method predict that calls it"),
     (np, "a module cannot be saved"),
-    (X, "a numpy ndarray cannot be saved: Knodel saves scikit-learn estimators, XGBoost, LightGBM"),
+    (X, "a numpy ndarray cannot be saved: Knodel saves models of scikit-learn, XGBoost, LightGBM"),
     ("model.onnx", "a str cannot be saved"),
     (None, "a NoneType cannot be saved"),
 ])  # fmt: skip
@@ -234,6 +234,12 @@ def test_an_example_that_does_not_fit_is_refused(example: Any, reason: str, tmp_
     with pytest.raises(NotSaved, match=reason):
         save(model, tmp_path / "m", example=example)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(NotSaved, match=r"file/m cannot be written \(.*\): give another folder"):
+        save(LogisticRegression(), tmp_path / "file" / "m")
 
 
 def test_a_folder_with_files_is_not_touched(tmp_path: Path) -> None:
