@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -16,7 +16,7 @@ from clusters.base.durations import parse_duration
 from clusters.base.errors import KnodelError
 from clusters.base.names import dns_label_fault
 from clusters.base.objects import NAMESPACE
-from serving.cli.base.output import FORMATS, Output, ProgressLine
+from serving.cli.base.output import FORMATS, PROGRESS_DELAY, Output, ProgressLine
 from serving.client.blocking import BlockingDriver, HttpTransport
 from serving.client.client import MIN_TIMEOUT, TIMEOUT, Client
 from serving.client.environments import environments_file, read_environments
@@ -65,7 +65,7 @@ class Session:
     @property
     def driver(self) -> BlockingDriver:
         """The driver of operations; it shows progress and warnings on stderr."""
-        return BlockingDriver(HttpTransport(), ProgressLine, self.output.warn)
+        return BlockingDriver(HttpTransport(), partial(ProgressLine, delay=PROGRESS_DELAY), self.output.warn)
 
     def client(self, timeout: float = TIMEOUT) -> Client:
         """Return a client of the cluster or the platform, for a command that may take `timeout` seconds in all.

@@ -30,6 +30,7 @@ STRUCTURED = ("json", "yaml")
 DEFAULT_COLUMNS = 80
 ASCII: dict[str, str | int | None] = {ELLIPSIS: "...", "→": "->", "×": "x", "█": "#", "░": "."}
 """Replacements of characters in our texts, for terminals without Unicode."""
+PROGRESS_DELAY = 0.5  # s before the progress of a call that is usually fast appears
 TICK = 1.0  # s between two updates of the elapsed time
 
 
@@ -189,10 +190,14 @@ class Output:
 
 
 class ProgressLine:
-    """A progress line on stderr with the elapsed time, rewritten in place; nothing if stderr is not a terminal."""
+    """A progress line on stderr with the elapsed time, rewritten in place; nothing if stderr is not a terminal.
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    It appears after `delay` seconds, so that calls that are usually fast show nothing.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, delay: float = 0.0) -> None:
         self._clock = clock
+        self._delay = delay
         self._began = clock()
         self._text = ""
         self._shown = ""
@@ -206,7 +211,8 @@ class ProgressLine:
             return
         with self._lock:
             first, self._text = not self._text, clean(text)
-            self._draw()
+            if self._shown or not self._delay:
+                self._draw()
         if first:
             threading.Thread(target=self._tick, args=(self._ended,), daemon=True).start()
 
@@ -221,7 +227,9 @@ class ProgressLine:
                 self._shown = ""
 
     def _tick(self, ended: threading.Event) -> None:
-        while not ended.wait(TICK):
+        pause = self._delay or TICK
+        while not ended.wait(pause):
+            pause = TICK
             with self._lock:
                 if not ended.is_set():
                     self._draw()

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from clusters.base.objects import MODEL, WARM_POOL, Kind, Object, generation_of, name_of, namespace_of
 from serving.client.api import ApiCalls
-from serving.client.effects import Call, Show, reported_work, work
+from serving.client.effects import Call, Show, Tell, reported_work, work
 from serving.client.errors import ClientError, TimedOut, UsageError
 from serving.client.mlflow.references import is_reference
 from serving.client.models.changes import store_object
@@ -133,6 +133,8 @@ def prepare(
             if uploads:
                 given = yield from uploaded(api, ref.kube.name, obj, dry_run)
         else:
+            if not dry_run:
+                yield Tell(f"{name_of(obj)}: reading its files")
             given = yield from work(partial(keep_files, ref.state, obj, dry_run=dry_run))
         before = yield from present_object(api, MODEL, given)
         if ref.kube is None:

@@ -15,6 +15,9 @@ from serving.client.models.waiting import PAUSE, Outage
 
 WATCH_DURATION: Final = 300.0
 """s of one watch request; then another one continues it."""
+LEAST_OUTAGE = 30.0
+"""s for which a watch tolerates a server that does not respond, such as a platform that finishes its requests, ends and
+starts again; more if the restart window of the server is longer."""
 ADDED, MODIFIED, DELETED, BOOKMARK = "ADDED", "MODIFIED", "DELETED", "BOOKMARK"
 """Types of watch events of the Kubernetes API."""
 
@@ -35,8 +38,8 @@ def watch_objects(
     """Yield a snapshot at once, one after each change, and one without changes after `tick` seconds of silence.
 
     `namespace` is None for all namespaces. `name` restricts it to one object, `selector` to objects with labels. The
-    operation never ends by itself. It continues after an outage of the server that is no longer than its restart
-    window. Raises Unreachable, and the errors of a list.
+    operation never ends by itself. It continues after an outage of up to LEAST_OUTAGE. Raises Unreachable, and the
+    errors of a list.
     """
     changes = _changes(api, kind, namespace, name, selector)
     if tick is None:
@@ -59,7 +62,7 @@ def watch_objects(
 
 
 def _changes(api: ApiCalls, kind: Kind, namespace: str | None, name: str, selector: str) -> Items[Snapshot]:
-    known, outage, is_first = _Objects(), Outage(api.server.restart_window), True
+    known, outage, is_first = _Objects(), Outage(max(api.server.restart_window, LEAST_OUTAGE)), True
     fields = f"metadata.name={name}" if name else ""
     while True:
         try:

@@ -223,7 +223,7 @@ def test_an_engine_without_its_package_is_not_called_installed(knodel: Knodel, m
     (message,) = [
         one["message"] for one in json.loads(knodel("doctor", "-o", "json").out) if one["check"] == "packages"
     ]
-    assert "engines of onnx" in message and "not installed: sklearn: `" in message
+    assert "engines of onnx" in message and "not installed: sklearn" in message
     assert "pip install 'knodel[sklearn]'" in message
 
 

@@ -120,5 +120,6 @@ def test_a_server_that_never_responded_is_an_error() -> None:
 
 def test_an_outage_longer_than_a_restart_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Server, "restart_window", -1.0)
+    monkeypatch.setattr(watching, "LEAST_OUTAGE", -1.0)
     with pytest.raises(Unreachable):
         list(watch(ScriptedApi([], LOST)))

@@ -10,7 +10,7 @@ from serving.cli.addresses import curl
 from serving.cli.context import Session, verb
 from serving.cli.data import parse_data, read_data
 from serving.cli.names import model_name, tags
-from serving.client.effects import HttpRequest, exchange
+from serving.client.effects import Call, HttpAnswer, HttpRequest, Tell, exchange
 from serving.client.errors import DoesNotExist, UsageError
 from serving.client.inference.addresses import path_address
 from serving.client.inference.example import example_request
@@ -60,13 +60,18 @@ def command(session: Session, name: str, data: str | None, example: bool, tag: s
         _show_request(session, name, tag, request)
     headers = {**entrance.headers, "Content-Type": "application/json"}
     target = f"/v2/models/{name}/infer"
-    answer = driver.run(exchange(HttpRequest(entrance.endpoint, "POST", target, headers, body, TIMEOUT)))
+    answer = driver.run(_send(name, HttpRequest(entrance.endpoint, "POST", target, headers, body, TIMEOUT)))
     if answer.status != OK:
         raise driver.run(failure_of(session.ref, name, session.namespace, answer))
     if timing:  # without Server-Timing, our activator has not held the request; that of Knative does not report it
         stages = answer.headers.get("server-timing") or ("no Server-Timing" if session.kube else "not held")
         click.echo(f"revision {answer.headers.get(REVISION.decode(), '?')}; {stages}", err=True)
     session.output.raw(answer.content.rstrip(b"\n") + b"\n")
+
+
+def _send(name: str, request: HttpRequest) -> Call[HttpAnswer]:
+    yield Tell(f"{name}: waiting for its response")
+    return (yield from exchange(request))
 
 
 def _show_request(session: Session, name: str, tag: str, request: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from serving.cli.base.output import Output
+from serving.cli.base.output import PROGRESS_DELAY, Output, ProgressLine
 from serving.cli.context import Session, verb
 from serving.cli.doctor.findings import Finding
 from serving.client.errors import FAILED, UsageError
@@ -25,7 +25,14 @@ from serving.client.errors import FAILED, UsageError
 @click.option("--full", is_flag=True, help="Read all stored copies of model files, of any size.")
 def command(session: Session, config: str | None, full: bool) -> int:
     """Find problems on this machine or in a cluster, and their remedies. The exit code is 1 if there are problems."""
-    findings = list(_examine(session, config, full))
+    findings, progress = [], ProgressLine(delay=PROGRESS_DELAY)
+    try:
+        progress.show("checking")
+        for finding in _examine(session, config, full):
+            findings.append(finding)
+            progress.show(f"checked {finding.check}")
+    finally:
+        progress.clear()
     if session.output.structured:
         session.output.value([asdict(finding) for finding in findings])
     else:
