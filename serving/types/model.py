@@ -426,6 +426,11 @@ def unknown_fields(known: Collection[str], value: Mapping[str, Any]) -> dict[str
     return {name: part for name, part in value.items() if name not in known}
 
 
+def format_of(model: Object) -> str:
+    """Return the format of a Model: the given one, else the one that a replica detected; "" while it is unknown."""
+    return str((model.get("spec") or {}).get("modelFormat") or (model.get("status") or {}).get("modelFormat") or "")
+
+
 def history_of(model: Object) -> tuple[HistoryEntry, ...]:
     """Return `status.history`, oldest first."""
     return tuple(HistoryEntry.from_json(entry) for entry in (model.get("status") or {}).get("history") or ())

@@ -12,6 +12,7 @@ from serving.cli.doctor.findings import Finding
 from serving.engines.base.errors import UnknownFormat
 from serving.engines.base.registry import FORMATS, ModelFormat, find_format
 from serving.types.lifecycle import REPLICAS_STARTED
+from serving.types.model import format_of
 
 SHOWN: Final = 5
 """Number of items that a finding lists."""
@@ -94,9 +95,8 @@ def check_engines(models: Sequence[Object], missing: Sequence[str]) -> Finding:
 
 def _format_of(model: Object) -> ModelFormat | None:
     """Return the format in the spec, else the one that the server detected, else that of the file in the URI."""
-    named = model["spec"].get("modelFormat") or model.get("status", {}).get("modelFormat")
-    if named:
-        return FORMATS.get(str(named))
+    if named := format_of(model):
+        return FORMATS.get(named)
     try:
         return find_format("", [str(model["spec"].get("storageUri", "")).partition("?")[0]])
     except UnknownFormat:

@@ -12,6 +12,7 @@ from serving.client.effects import Call
 from serving.client.platform_ref import DEFAULT_NAMESPACE
 from serving.control_api.table import format_of_pool
 from serving.reconciler.rollout.state import rollout_of
+from serving.types.model import format_of
 
 
 def traffic_rule(model: Object) -> str:
@@ -44,7 +45,7 @@ def unused_pools(model: Object, pools: Iterable[Object]) -> list[str]:
 
     Return none while the format of the model is unknown, or if a pool has its format.
     """
-    found = (model.get("spec") or {}).get("modelFormat") or (model.get("status") or {}).get("modelFormat")
+    found = format_of(model)
     others = [pool for pool in pools if (pool.get("spec") or {}).get("size", AUTO) != 0]
     if not found or any(format_of_pool(pool) == found for pool in others):
         return []

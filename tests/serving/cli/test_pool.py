@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from typing import Any
 
 import pytest
 
 from clusters.base.objects import MODEL, WARM_POOL, Object
+from serving.cli.verbs.platform import pool
 from tests.serving.cli.conftest import Served, check
 
 MODEL_AND_POOL = """
@@ -111,6 +114,36 @@ async def test_a_pool_like_a_model_without_a_format_has_the_one_that_its_server_
     assert await spec_of(served) == {"size": 1, "template": {"modelFormat": "sklearn", "resources": {}}}
     listed = await served.knodel("pool", "list")
     assert listed.out.split()[:2] == ["NAME", "FORMAT"] and "sklearn" in listed.out
+
+
+async def test_a_pool_like_a_model_that_has_just_become_ready_waits_for_its_format(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await served.deploy("iris")
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    await served.set_status("iris", ready)
+    watched, watch = asyncio.Event(), served.cluster.watch
+
+    def noted(*arguments: Any, **options: Any) -> Any:
+        watched.set()
+        return watch(*arguments, **options)
+
+    monkeypatch.setattr(served.cluster, "watch", noted)
+    setting = asyncio.create_task(served.knodel("pool", "set", "small", "--like", "iris", "--size", "1"))
+    await watched.wait()
+    await served.set_status("iris", {**ready, "modelFormat": "sklearn"})
+    assert (await setting).code == 0
+    assert (await spec_of(served))["template"]["modelFormat"] == "sklearn"
+
+
+async def test_a_format_that_is_never_reported_is_not_awaited_for_long(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await served.deploy("iris")
+    await served.set_status("iris", {"conditions": [{"type": "Ready", "status": "True"}]})
+    monkeypatch.setattr(pool, "FORMAT_TIMEOUT", 0.05)
+    done = await served.knodel("pool", "set", "small", "--like", "iris", "--size", "1")
+    check(done, 2, ["--like iris: the format of the model is not known yet: give --format"])
 
 
 async def test_explain_says_which_pool_is_of_no_use_and_what_it_advises_works(served: Served) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -11,16 +12,21 @@ import click
 from autoscaler.warmpool.claims.classes import DEFAULT_FORMAT
 from autoscaler.warmpool.spec import AUTO
 from clusters.base.errors import NotFound
-from clusters.base.objects import MODEL, WARM_POOL, Object, name_of, namespace_of
+from clusters.base.objects import MODEL, WARM_POOL, Object, is_true, name_of, namespace_of
 from serving.cli.context import Session, all_namespaces_option, verb
 from serving.cli.listing import Listing, show_list, watch_option
 from serving.cli.names import formats, models, pool_name
 from serving.cli.texts import pool_summary
 from serving.client.client import Client
-from serving.client.errors import DoesNotExist, UsageError
+from serving.client.errors import DoesNotExist, TimedOut, UsageError
 from serving.client.models.changes import change_object, store_object
+from serving.client.models.waiting import wait_until
 from serving.control_api.table import age_of, columns_of
+from serving.types.lifecycle import READY
+from serving.types.model import format_of
 from serving.types.warm_pool import LONGEST_SIZE, OF_A_MODEL
+
+FORMAT_TIMEOUT = 10.0  # s for the format of a model to be reported after it became ready
 
 
 @click.group("pool")
@@ -150,6 +156,9 @@ def _class_of(client: Client, name: str, namespace: str, named: Mapping[str, Any
         raise DoesNotExist(
             f"--like: model {name} not found in namespace {namespace}: `knodel list -A` lists all"
         ) from error
+    if not named["model_format"] and not format_of(model) and is_true(model, READY):
+        with suppress(TimedOut):  # a replica reports its format shortly after it is ready
+            model = client.call(wait_until, name, namespace, FORMAT_TIMEOUT, lambda found: bool(format_of(found)))
     spec: Object = model.get("spec") or {}
     if spec.get("variants") and not (named["cpu"] and named["memory"]):
         variants = ", ".join(str(one.get("name")) for one in spec["variants"])
@@ -157,7 +166,7 @@ def _class_of(client: Client, name: str, namespace: str, named: Mapping[str, Any
             f"--like {name}: each of its variants ({variants}) needs its own pool: give --cpu and --memory of one"
         )
     template = {field: spec.get(field) for field in OF_A_MODEL}
-    template["modelFormat"] = spec.get("modelFormat") or (model.get("status") or {}).get("modelFormat")
+    template["modelFormat"] = format_of(model) or None
     if not (template["modelFormat"] or named["model_format"]):
         raise UsageError(
             f"--like {name}: the format of the model is not known yet: give --format, or retry when the model is ready"
