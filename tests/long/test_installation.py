@@ -14,6 +14,14 @@ ROOT = Path(__file__).parents[2]
 UV = ROOT / ".venv-uv" / "bin" / "uv"
 LARGEST = 30 << 20
 """Bytes of an environment with the base."""
+MACHINE = {
+    "serving/cli/dev/server_process.py",
+    "serving/cli/doctor/examine.py",
+    "serving/cli/verbs/platform/dev.py",
+    "serving/cli/verbs/platform/down.py",
+    "serving/cli/verbs/platform/up.py",
+}
+"""Modules of verbs that act on this machine, which is Linux."""
 pytestmark = pytest.mark.skipif(not UV.exists(), reason="needs the uv of `make setup`")
 
 
@@ -107,3 +115,16 @@ def test_the_extras_of_clients_resolve_to_wheels_on_other_systems(system: str, e
         UV, "pip", "compile", "--quiet", "--only-binary", ":all:", "--extra", extra, "--python-version", "3.12",
         "--python-platform", system, ROOT / "pyproject.toml",
     )  # fmt: skip
+
+
+def test_the_types_of_client_and_command_hold_on_windows(tmp_path: Path) -> None:
+    """The stubs of Python's library have only the names that the system has."""
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", "--platform", "win32", "--cache-dir", tmp_path,
+         *("-p", "knodel", "-p", "serving.cli", "-p", "serving.client")],
+        cwd=ROOT, capture_output=True, text=True, timeout=600,
+    )  # fmt: skip
+    wrong = {line.partition(":")[0] for line in checked.stdout.splitlines() if ": error:" in line}
+
+    assert wrong <= MACHINE, checked.stdout
+    assert "checked" in checked.stdout
