@@ -42,7 +42,7 @@ SERVER = [
 MLFLOW = Peer("mlflow", "3.17.2", ENGINES, ("skl2onnx==1.20.0", *sorted(set(SERVER) - {"knodel[server]"})))
 PROGRAM = Path(apps.__file__).with_name("mlflow_models.py")
 NAMES = (
-    "code-lightgbm", "code-pyfunc", "code-sklearn", "lightgbm-booster", "onnx", "sklearn-columns", "sklearn-mixed",
+    "code-pyfunc", "code-sklearn", "lightgbm-booster", "lightgbm-classifier", "onnx", "sklearn-columns", "sklearn-mixed",
     "sklearn-proba", "sklearn-tensor", "sklearn-text", "sklearn-unsigned", "xgboost-booster", "xgboost-classifier",
 )  # fmt: skip
 STARTS_WITHIN = 120.0  # s; mlflow makes its database first

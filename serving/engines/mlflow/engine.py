@@ -17,8 +17,9 @@ from serving.engines.base.errors import LoadFailed
 from serving.engines.base.folder import only_file
 from serving.engines.base.registry import FORMATS, find_loader
 from serving.engines.base.tabular import OUTPUT, PREDICT, PROBABILITIES
-from serving.engines.mlflow.flavors import ONNX, PROBA, PYFUNC, FlavorFile, choose
+from serving.engines.mlflow.flavors import ALLOW, ONNX, PROBA, PYFUNC, SKLEARN, FlavorFile, choose
 from serving.engines.mlflow.inputs import InputMapping, map_inputs
+from serving.engines.mlflow.lightgbm_wrapper import booster_text
 from serving.engines.mlflow.mlmodel import FILE, MLmodel, read_mlmodel
 from serving.storage.base.artifact import Artifact
 
@@ -43,7 +44,7 @@ def load(artifact: Artifact, options: EngineOptions) -> Engine:
         from serving.engines.mlflow.pyfunc import load_pyfunc  # needs mlflow itself
 
         return load_pyfunc(folder, model, options)
-    engine = find_loader(FORMATS[chosen.format])(_file(folder, chosen), options)
+    engine = _load_native(folder, chosen, options)
     try:
         return MlflowEngine(engine, chosen, model, folder.uri)
     except BaseException:
@@ -82,9 +83,18 @@ class MlflowEngine(BaseEngine):
         self._engine.close()
 
 
-def _file(folder: Artifact, chosen: FlavorFile) -> Artifact:
-    """Return the artifact for the engine: one file, or for ONNX the folder, which may have external data."""
-    if chosen.flavor == ONNX:
+def _load_native(folder: Artifact, chosen: FlavorFile, options: EngineOptions) -> Engine:
+    """Load the model by the engine of its format. Raises LoadFailed, MissingEngine, StorageError."""
+    form, name = chosen.format, Path(posixpath.basename(chosen.file))
+    if chosen.flavor == ONNX:  # its tensors may be in other files
         place = posixpath.dirname(chosen.file)
-        return folder.below(place) if place else folder
-    return Artifact(Path(posixpath.basename(chosen.file)), folder.read(chosen.file), uri=folder.uri)
+        return find_loader(FORMATS[form])(folder.below(place) if place else folder, options)
+    content = folder.read(chosen.file)
+    if chosen.is_wrapper:
+        try:
+            content = booster_text(content, chosen.file)
+        except LoadFailed as error:
+            if not options.allow_code:
+                raise LoadFailed(f"{folder.uri}: {error}: log its booster_, or {ALLOW}") from error
+            form = SKLEARN
+    return find_loader(FORMATS[form])(Artifact(name, content, uri=folder.uri), options)

@@ -48,8 +48,13 @@ class FlavorFile(msgspec.Struct, frozen=True):
 
     @property
     def runs_code(self) -> bool:
-        """Whether loading the file runs code of the artifact, or may: LightGBM's wrappers hold types of its own."""
-        return self.format in (PICKLE, PYFUNC) or (self.flavor, self.format) == (LIGHTGBM, SKLEARN)
+        """Whether loading the file runs code of the artifact."""
+        return self.format in (PICKLE, PYFUNC)
+
+    @property
+    def is_wrapper(self) -> bool:
+        """Whether the file is a wrapper of LightGBM, saved by skops."""
+        return self.flavor == LIGHTGBM and self.file.endswith(_SKOPS)
 
 
 def choose(model: MLmodel, names: Sequence[str], uri: str, *, allow_code: bool) -> FlavorFile:
@@ -83,8 +88,10 @@ def _native(flavor: str, settings: Mapping[str, Any], names: Sequence[str], uri:
     """Return the file of a flavor with the engine that loads it."""
     file = artifact_file(settings, _PATH_KEYS[flavor], names, flavor, uri)
     kind = flavor
-    if flavor == SKLEARN or (flavor == LIGHTGBM and file.endswith((_SKOPS, *_PICKLED))):  # of LightGBM's wrappers
+    if flavor == SKLEARN:
         kind = SKLEARN if file.endswith(_SKOPS) else PICKLE
+    elif flavor == LIGHTGBM and file.endswith(_PICKLED):  # a wrapper
+        kind = PICKLE
     return FlavorFile(flavor, kind, file, method)
 
 

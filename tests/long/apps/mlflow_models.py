@@ -86,7 +86,7 @@ def save(folder: Path) -> None:
     )
     mlflow.lightgbm.save_model(leaves, folder / "lightgbm-booster", **columns(leaves.predict(FLOWERS)))
     wrapped = lightgbm.LGBMClassifier(n_estimators=5, verbose=-1).fit(FLOWERS, KINDS)
-    mlflow.lightgbm.save_model(wrapped, folder / "code-lightgbm", **columns(wrapped.predict(FLOWERS)))
+    mlflow.lightgbm.save_model(wrapped, folder / "lightgbm-classifier", **columns(wrapped.predict(FLOWERS)))
     graph = to_onnx(by_position, MATRIX[:1].astype(np.float32), options={"zipmap": False})
     mlflow.onnx.save_model(graph, folder / "onnx", signature=infer_signature(MATRIX.astype(np.float32)), **REQUIREMENTS)
     signed = infer_signature(FLOWERS, np.zeros(2), params={"factor": 1.0})

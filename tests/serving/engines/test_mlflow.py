@@ -9,6 +9,7 @@ from typing import Any
 import lightgbm
 import numpy as np
 import pytest
+import skops.io
 import xgboost
 
 from serving.engines.base.engine import ANY, Engine, EngineOptions
@@ -142,6 +143,42 @@ def test_a_folder_with_only_python_function_needs_mlflow_and_consent(tmp_path: P
         assert "pip install 'knodel[mlflow]'" in str(error)
     except LoadFailed as error:
         assert "mlflow cannot load the model" in str(error)
+
+
+@pytest.mark.parametrize("kinds", ["numbers", "texts"])
+def test_a_wrapper_of_lightgbm_is_read_without_its_code(tmp_path: Path, kinds: str) -> None:
+    features, classes = iris()
+    labels = classes if kinds == "numbers" else np.array(["x", "y", "z"])[classes]
+    wrapper = lightgbm.LGBMClassifier(n_estimators=3, verbose=-1).fit(features, labels)
+    described = folders.mlmodel({"lightgbm": {"data": "model.skops"}}, folders.DOUBLES)
+    engine = load(folders.write(tmp_path, described, model__skops=bytes(skops.io.dumps(wrapper))))
+    assert predict(engine, features).tolist() == wrapper.predict(features).tolist()
+    assert predict(engine, features, "probabilities").tolist() == wrapper.predict_proba(features).tolist()
+
+
+def test_a_regressor_of_lightgbm_and_wrappers_that_need_their_code(tmp_path: Path) -> None:
+    features, kinds = iris()
+    described = folders.mlmodel({"lightgbm": {"data": "model.skops"}}, folders.DOUBLES)
+
+    def folder(name: str, model: Any) -> Path:
+        return folders.write(tmp_path / name, described, model__skops=bytes(skops.io.dumps(model)))
+
+    whole = lightgbm.LGBMRegressor(n_estimators=3, verbose=-1).fit(features, kinds)
+    assert predict(load(folder("whole", whole)), features).tolist() == np.asarray(whole.predict(features)).tolist()
+    early = lightgbm.LGBMRegressor(n_estimators=3, verbose=-1).fit(
+        features,
+        kinds,
+        eval_X=(features[:50].copy(),),
+        eval_y=(kinds[:50],),
+        callbacks=[lightgbm.early_stopping(2, verbose=False)],
+    )
+    for name, model in (("early", early), ("sklearn", folders.classifier())):
+        said = refused(folder(name, model))
+        assert "log its booster_, or name the format pyfunc" in said
+    loaded = load(tmp_path / "early", allow_code=True)
+    assert predict(loaded, features).tolist() == np.asarray(early.predict(features)).tolist()
+    (tmp_path / "sklearn" / "model.skops").write_bytes(b"no archive")
+    assert "is not a wrapper of LightGBM that can be read" in refused(tmp_path / "sklearn")
 
 
 SKLEARN_ONLY = {"sklearn": folders.SKLEARN}
