@@ -42,8 +42,9 @@ SERVER = [
 MLFLOW = Peer("mlflow", "3.17.2", ENGINES, ("skl2onnx==1.20.0", *sorted(set(SERVER) - {"knodel[server]"})))
 PROGRAM = Path(apps.__file__).with_name("mlflow_models.py")
 NAMES = (
-    "code-pyfunc", "code-sklearn", "lightgbm-booster", "lightgbm-classifier", "onnx", "sklearn-columns", "sklearn-mixed",
-    "sklearn-proba", "sklearn-tensor", "sklearn-text", "sklearn-unsigned", "xgboost-booster", "xgboost-classifier",
+    "code-pyfunc", "code-sklearn", "lightgbm-booster", "lightgbm-classifier", "onnx", "sklearn-columns",
+    "sklearn-mixed", "sklearn-proba", "sklearn-tensor", "sklearn-text", "sklearn-unsigned", "xgboost-booster",
+    "xgboost-classifier",
 )  # fmt: skip
 STARTS_WITHIN = 120.0  # s; mlflow makes its database first
 QUIET = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
