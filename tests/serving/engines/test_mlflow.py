@@ -152,8 +152,8 @@ def test_a_wrapper_of_lightgbm_is_read_without_its_code(tmp_path: Path, kinds: s
     wrapper = lightgbm.LGBMClassifier(n_estimators=3, verbose=-1).fit(features, labels)
     described = folders.mlmodel({"lightgbm": {"data": "model.skops"}}, folders.DOUBLES)
     engine = load(folders.write(tmp_path, described, model__skops=bytes(skops.io.dumps(wrapper))))
-    assert predict(engine, features).tolist() == wrapper.predict(features).tolist()
-    assert predict(engine, features, "probabilities").tolist() == wrapper.predict_proba(features).tolist()
+    assert predict(engine, features).tolist() == np.asarray(wrapper.predict(features)).tolist()
+    assert predict(engine, features, "probabilities").tolist() == np.asarray(wrapper.predict_proba(features)).tolist()
 
 
 def test_a_regressor_of_lightgbm_and_wrappers_that_need_their_code(tmp_path: Path) -> None:
