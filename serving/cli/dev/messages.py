@@ -9,6 +9,12 @@ import msgspec
 LINE_LIMIT: Final = 1 << 20  # bytes of one message; a traceback is shortened before it is sent
 
 
+class Prepare(msgspec.Struct, tag=True, frozen=True):
+    """To the server, first: import these modules, which the model is likely to need."""
+
+    modules: list[str]
+
+
 class Load(msgspec.Struct, tag=True, frozen=True):
     """To the server, once: load and serve this model.
 
@@ -28,7 +34,7 @@ class Waiting(msgspec.Struct, tag=True, frozen=True):
 class Loaded(msgspec.Struct, tag=True, frozen=True):
     """From the server: the model is loaded and every port answers.
 
-    `modules` are the installed packages that the model imported, for the next server to import early.
+    `modules` are the modules of installed packages that the model imported, in this order, for the next `Prepare`.
     """
 
     modules: list[str]
@@ -45,20 +51,21 @@ class Failure(msgspec.Struct, tag=True, frozen=True):
 
 
 Report = Waiting | Loaded | Failure
-_load: Final = msgspec.json.Decoder(Load)
+Order = Prepare | Load
+_order: Final[msgspec.json.Decoder[Order]] = msgspec.json.Decoder(Order)
 _report: Final[msgspec.json.Decoder[Report]] = msgspec.json.Decoder(Report)
 
 
-def encode(message: Load | Report) -> bytes:
+def encode(message: Order | Report) -> bytes:
     """Return the message as one line."""
     return msgspec.json.encode(message) + b"\n"
 
 
-def decode_load(line: bytes) -> Load:
-    """Return the message of a line. Raises msgspec.MsgspecError."""
-    return _load.decode(line)
+def decode_order(line: bytes) -> Order:
+    """Return the message of a line to the server. Raises msgspec.MsgspecError."""
+    return _order.decode(line)
 
 
 def decode_report(line: bytes) -> Report:
-    """Return the message of a line. Raises msgspec.MsgspecError."""
+    """Return the message of a line from the server. Raises msgspec.MsgspecError."""
     return _report.decode(line)

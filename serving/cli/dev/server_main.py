@@ -1,6 +1,6 @@
 """A server process of `knodel dev`: import the engine, wait for the model to load, serve it, and report how that went.
 
-python -P -m serving.cli.dev.server_main CHANNEL LIFELINE FORMAT URI [MODULE…]
+python -P -m serving.cli.dev.server_main CHANNEL LIFELINE FORMAT URI
 
 CHANNEL is the descriptor of a socket for `messages`, LIFELINE that of a pipe which `knodel dev` never writes to. When
 `knodel dev` ends, however it ends, the kernel ends this process group.
@@ -17,7 +17,7 @@ import sys
 import sysconfig
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -25,7 +25,7 @@ from typing import Final
 from clusters.base.errors import KnodelError
 from clusters.base.process_setup import end_with_pipe
 from serving.cli.base.output import uses_colour
-from serving.cli.dev.messages import Failure, Load, Loaded, Report, Waiting, decode_load, encode
+from serving.cli.dev.messages import Failure, Load, Loaded, Report, Waiting, decode_order, encode
 from serving.cli.dev.texts import failure_lines
 from serving.modelserver.main import LIBRARY_THREADS, serve
 
@@ -38,19 +38,23 @@ _OWN: Final = tuple(str(Path(__file__).parents[3] / name) + os.sep for name in (
 
 def main(arguments: Sequence[str]) -> None:
     """Run until the server ends. Every failure to load is reported over the channel."""
-    channel, lifeline, model_format, uri, *modules = arguments
+    channel, lifeline, model_format, uri = arguments
     end_with_pipe(int(lifeline), group=True)
     with socket.socket(fileno=int(channel)) as to_dev:
         to_dev.set_inheritable(False)
         former = _oom_score(OOM_FIRST)  # neither the serving version nor `knodel dev` is to be killed for a new one
         _import_engine(model_format, uri)
         before = frozenset(sys.modules)
-        _import_early(modules)
-        _send(to_dev, Waiting())
-        line = to_dev.makefile("rb").readline()
-        if not line:
-            return  # `knodel dev` needs no more servers
-        load = decode_load(line)
+        load: Load | None = None
+        for line in to_dev.makefile("rb"):  # ends when `knodel dev` needs this process no more
+            order = decode_order(line)
+            if isinstance(order, Load):
+                load = order
+                break
+            _import_early(order.modules)
+            _send(to_dev, Waiting())
+        if load is None:
+            return
         watchdog = threading.Timer(load.timeout, _report_hang, [to_dev, load.timeout, threading.get_ident()])
         watchdog.daemon = True
         watchdog.start()
@@ -59,7 +63,7 @@ def main(arguments: Sequence[str]) -> None:
             watchdog.cancel()
             _oom_score(former)
             _format_log()
-            _send(to_dev, Loaded(installed_packages(sys.modules.keys() - before)))
+            _send(to_dev, Loaded(installed_modules(before)))
 
         _serve(load, to_dev, report_loaded)
 
@@ -98,12 +102,11 @@ def user_traceback(error: BaseException) -> list[str]:
     return lines
 
 
-def installed_packages(modules: Iterable[str]) -> list[str]:
-    """Return the top-level packages among these loaded modules that are installed in Python's site-packages."""
+def installed_modules(before: Set[str]) -> list[str]:
+    """Return the modules that were loaded since `before`, in order, of packages in Python's site-packages."""
     sites = tuple(sysconfig.get_paths()[name] + os.sep for name in ("purelib", "platlib"))
-    tops = {name.partition(".")[0] for name in modules} - {"serving", "clusters"}
-    files = {name: getattr(sys.modules.get(name), "__file__", None) or "" for name in tops}
-    return sorted(name for name, file in files.items() if file.startswith(sites))
+    added = ((name, module) for name, module in sys.modules.copy().items() if name not in before)
+    return [name for name, module in added if (getattr(module, "__file__", None) or "").startswith(sites)]
 
 
 def _import_engine(model_format: str, uri: str) -> None:

@@ -8,14 +8,14 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Self
 
 import msgspec
 
 from clusters.net.sockets import BACKLOG, listen_environment
-from serving.cli.dev.messages import LINE_LIMIT, Failure, Load, Report, Waiting, decode_report, encode
+from serving.cli.dev.messages import LINE_LIMIT, Failure, Load, Prepare, Report, Waiting, decode_report, encode
 
 HOST: Final = "127.0.0.1"
 LAST_WORDS: Final = 0.1  # s for the report of a process that has ended
@@ -40,8 +40,11 @@ class ServerProcess:
         self.address = address
 
     @classmethod
-    async def start(cls, arguments: Sequence[str], environ: Mapping[str, str]) -> Self:
-        """Start a process with these arguments behind the descriptors; it waits for `load`."""
+    async def start(cls, model_format: str, uri: str, modules: list[str], environ: Mapping[str, str]) -> Self:
+        """Start a process that imports the engine of a format, or of the files at `uri`, and these modules.
+
+        It then waits for `load`. Raises OSError.
+        """
         ours, theirs = socket.socketpair()
         read_end, write_end = os.pipe()
         listener = socket.create_server((HOST, 0), backlog=BACKLOG)
@@ -50,7 +53,7 @@ class ServerProcess:
         reader, writer = await asyncio.open_unix_connection(sock=ours, limit=LINE_LIMIT)
         try:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-P", "-m", _MODULE, str(files[0]), str(files[1]), *arguments,
+                sys.executable, "-P", "-m", _MODULE, str(files[0]), str(files[1]), model_format, uri,
                 stdin=asyncio.subprocess.DEVNULL, pass_fds=files, start_new_session=True,
                 env={
                     **environ, **listen_environment([listener.fileno()]),
@@ -65,6 +68,7 @@ class ServerProcess:
             theirs.close()
             os.close(read_end)
             listener.close()
+        writer.write(encode(Prepare(modules)))
         return cls(process, reader, writer, write_end, address)
 
     @property

@@ -80,7 +80,7 @@ class DevSession:
         self._state = reload.Reload()
         self._versions: dict[int, _Version] = {}
         self._spare: asyncio.Task[ServerProcess] | None = None
-        self._packages: list[str] = []
+        self._modules: list[str] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._save = _Save("start")
 
@@ -184,7 +184,7 @@ class DevSession:
         finally:
             limit.cancel()
         if isinstance(report, Loaded):
-            self._packages = [] if sets_environment(self._options.path) else report.modules
+            self._modules = [] if sets_environment(self._options.path) else report.modules
             self._events.put_nowait(reload.Ready(version))
         elif isinstance(report, Failure):
             self._events.put_nowait(reload.LoadFailed(version, report))
@@ -204,7 +204,7 @@ class DevSession:
     def _start_process(self) -> Coroutine[Any, Any, ServerProcess]:
         path = self._options.path
         model_format = self._options.format or detected_format(path)
-        return ServerProcess.start([model_format, path.as_uri(), *self._packages], os.environ)
+        return ServerProcess.start(model_format, path.as_uri(), self._modules, os.environ)
 
     async def _limit_memory(self, version: int, process: ServerProcess) -> None:
         """Report a version that takes too much memory while it loads."""
