@@ -85,6 +85,8 @@ class Testbed:
         with alone(self._paths.locks / "testbed", self._report):
             if not self._paths.state.exists():
                 machine.check_unused()
+            # the state folder of `knodel up` is its parent, and private
+            self._paths.state.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             found.remember(self._paths)
             changed = debian.ensure(self._report)  # not beside other steps: it must come to its end
             table = self._steps(eventing) + (self._knodel_steps() if with_knodel else [])
