@@ -111,9 +111,10 @@ def upload(
     except ModuleNotFoundError as error:
         if scheme not in _EXTRAS:
             raise
-        raise StorageError(
-            f"{prefix}: needs {error.name}, which is not installed: pip install 'knodel[{_EXTRAS[scheme]}]'"
-        ) from error
+        from clusters.base.distribution import install_command  # reads the metadata of the distribution
+
+        remedy = f"`{install_command(f'knodel[{_EXTRAS[scheme]}]')}`"
+        raise StorageError(f"{prefix}: needs {error.name}, which is not installed: {remedy}") from error
 
 
 @contextmanager

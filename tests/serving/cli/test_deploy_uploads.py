@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import re
 import shlex
+import signal
+import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,8 +22,10 @@ from serving.client.errors import UsageError
 from serving.client.models.local_files import name_for
 from serving.client.transfer_meter import TransferMeter
 from serving.storage.base.digest import of_bytes
+from serving.storage.upload.content import PART
 from tests.serving.cli.conftest import Knodel, Served
 from tests.serving.cli.test_kube_verbs import OverTls, tls
+from tests.serving.storage.uploads.conftest import proxy_to
 from tests.support.s3 import KEYS, fill, s3_server
 
 pytest.importorskip("moto")
@@ -86,6 +93,35 @@ async def test_a_dry_run_sends_nothing(cluster: OverTls, monkeypatch: pytest.Mon
     done = await cluster.knodel("deploy", "./iris.onnx", "--dry-run", "-o", "json")
     assert done.code == 0, done.err
     assert json.loads(done.out)["spec"]["storageUri"] == f"s3://models/dry/sha256/{HEX}/model.onnx"
+
+
+async def test_after_ctrl_c_the_same_command_continues(cluster: OverTls, endpoint: str, tmp_path: Path) -> None:
+    await use(cluster, {"prefix": "s3://models/team"})
+    (tmp_path / "large.onnx").write_bytes(os.urandom(3 * PART))
+    begun, stopped = threading.Event(), threading.Event()
+
+    def hold(method: str, path: str, headers: dict[str, str]) -> None:
+        if method == "PUT" and "partNumber=1&" not in path and not stopped.is_set():
+            begun.set()
+            stopped.wait(30)
+
+    for proxy in proxy_to(endpoint):
+        proxy.refuse = hold
+        words = ["deploy", "./large.onnx", "--no-wait", "--kube-context", "knodel"]
+        first = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "serving.cli.main", *words, cwd=tmp_path, stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, "AWS_ENDPOINT_URL": proxy.url, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )  # fmt: skip
+        await asyncio.to_thread(begun.wait, 60)
+        first.send_signal(signal.SIGINT)
+        _, err = await first.communicate()
+        stopped.set()
+        assert first.returncode == 130 and b"the same command continues it" in err, err
+    assert (await cluster.cluster.list(MODEL, "default")).items == []
+    assert len(list((tmp_path / "cache" / "knodel" / "uploads").iterdir())) == 1
+    done = await cluster.knodel("deploy", "./large.onnx", "--no-wait")
+    assert done.code == 0, done.err
+    assert list((tmp_path / "cache" / "knodel" / "uploads").iterdir()) == []
 
 
 @pytest.mark.parametrize(
