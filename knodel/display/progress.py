@@ -9,35 +9,14 @@ import re
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from knodel.display.html import element, joined, muted, progress_bar
+from serving.client.blocking import NoProgress, Progress
 
 UPDATE_INTERVAL: Final = 0.1  # s between two updates in a notebook; each is a message to the browser
 _WIDTH: Final = 20  # characters of a bar
 _PERCENT: Final = re.compile(r"\((\d{1,2}|100) ?%\)")
-
-
-class Progress(Protocol):
-    """Where a call shows its progress."""
-
-    def show(self, text: str) -> None:
-        """Replace the text."""
-        ...
-
-    def clear(self) -> None:
-        """Remove the text at the end of the call; a notebook shows how long it took."""
-        ...
-
-
-class NoProgress:
-    """Shows nothing: output that goes to a file or another program is not for people who wait."""
-
-    def show(self, text: str) -> None:
-        """Show nothing."""
-
-    def clear(self) -> None:
-        """Remove nothing."""
 
 
 class TerminalProgress:

@@ -34,7 +34,8 @@ def entrance_of(core: ClientCore, name: str, tag: str) -> Call[Entrance]:
         else:
             target = yield from ingress_target(core.platform(), name, core.namespace, tag)
             known = Entrance(target.endpoint, "", target.headers)
-        core.entrances[name, tag] = known
+        if core.url is not None or not tag:  # the gateway ignores a tag that was removed, so it is looked up each time
+            core.entrances[name, tag] = known
     return known
 
 

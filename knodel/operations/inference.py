@@ -28,7 +28,7 @@ from serving.client.effects import (
     sleep,
 )
 from serving.client.errors import ClientError, ModelError, NotConnected, Unreachable, UsageError
-from serving.client.inference.failures import failure_of
+from serving.client.inference.failures import NOT_FOUND, failure_of
 
 TIMEOUT = 610.0  # s; a little above the maximum timeout of a Model
 PARALLEL = 4
@@ -172,6 +172,8 @@ def _send(core: ClientCore, request: _Request, headers: Mapping[str, str], body:
 
 
 def _failure(core: ClientCore, request: _Request, answer: HttpAnswer) -> Call[KnodelError]:
+    if answer.status == NOT_FOUND:
+        core.entrances.pop((request.name, request.tag), None)
     if core.url is not None and answer.status in DENIED:
         return denied(core.url.endpoint, answer.status)
     return (yield from failure_of(core.ref, request.name, core.namespace, answer))

@@ -11,8 +11,8 @@ from knodel.results.model import Model, TrafficSplit
 from knodel.results.rollout import RolloutStep
 from serving.client.effects import Call, Item, Items, each
 from serving.client.errors import DoesNotExist, TimedOut, UsageError
-from serving.types.rollout import ALL
 
+ALL = 100  # percent
 TIMEOUT = 60.0  # s for a change to be applied
 
 

@@ -99,12 +99,12 @@ class Progress(Protocol):
         ...
 
     def clear(self) -> None:
-        """Remove the line at the end of the operation."""
+        """End: a terminal removes the line, a notebook keeps its last text."""
         ...
 
 
 class NoProgress:
-    """Shows nothing."""
+    """Shows nothing: output that goes to a file or another program is not for people who wait."""
 
     def show(self, text: str) -> None:
         """Show nothing."""

@@ -232,3 +232,17 @@ def test_without_a_platform_the_first_call_names_the_remedy(tmp_path: Path) -> N
 def test_bad_arguments_are_refused_with_the_remedy(client: knodel.Client, call: object, message: str) -> None:
     with pytest.raises(knodel.KnodelError, match=message):
         call(client)  # type: ignore[operator]
+
+
+def test_a_client_outlives_its_platform(platform: Machine) -> None:
+    with knodel.Client(state=platform.state, retries=0) as client:
+        before = client.predict("double", [1.0])["y"].tolist()
+        platform.run("down")
+        with pytest.raises(knodel.KnodelError, match="no platform runs|has stopped"):
+            client.models()
+        with pytest.raises(knodel.KnodelError, match="no platform runs|does not respond") as gone:
+            client.predict("double", [1.0])
+        assert "may have run" not in str(gone.value)
+        platform.up()
+        assert client.wait("double").ready
+        assert client.predict("double", [1.0])["y"].tolist() == before

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from knodel.display.progress import NoProgress, NotebookProgress, new_progress, notebook_line, percent_of, text_bar
+from knodel.display.progress import NotebookProgress, new_progress, notebook_line, percent_of, text_bar
+from serving.client.blocking import NoProgress
 from tests.knodel.display.test_display import Page
 
 ROOT = Path(__file__).parents[3]
