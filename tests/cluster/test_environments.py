@@ -42,38 +42,41 @@ def envs(uploads: Shell, target: KubeTarget, tmp_path: Path) -> Iterator[Command
         yield run
 
 
-def deploy(envs: Command, folder: Path, name: str, version: str) -> str:
+def deploy(envs: Command, folder: Path, name: str, artifact: str, version: str) -> str:
     """Deploy a model file in `dev`, and return the digest of its version."""
-    path = models.write(folder, name)
-    metadata = {"name": "magika", "namespace": "default"}
-    spec = {**SMALL, "storageUri": path.as_uri(), "version": version}
+    metadata = {"name": name, "namespace": "default"}
+    spec = {**SMALL, "storageUri": models.write(folder, artifact).as_uri(), "version": version}
+    model = {"apiVersion": "knodel.dev/v1alpha1", "kind": "Model", "metadata": metadata, "spec": spec}
     file = folder / "model.json"
-    file.write_text(
-        json.dumps({"apiVersion": "knodel.dev/v1alpha1", "kind": "Model", "metadata": metadata, "spec": spec})
-    )
+    file.write_text(json.dumps(model))
     envs("deploy", "-f", str(file), "--env", "dev")
-    found: dict[str, Any] = json.loads(envs("get", "magika", "--env", "dev", "-o", "json"))
+    found: dict[str, Any] = json.loads(envs("get", name, "--env", "dev", "-o", "json"))
     return str(found["status"]["history"][-1]["digest"])
 
 
 def test_a_version_of_this_machine_is_uploaded_and_rolled_out(envs: Command, uploads: Shell, tmp_path: Path) -> None:
-    first = deploy(envs, tmp_path, "triple", "1")
-
-    assert "of dev is magika-00001 in prod" in envs("--env", "dev", "promote", "magika", "--to", "prod")
-    model = uploads.model()
-    assert model["spec"]["digest"] == first and model["spec"]["storageUri"].startswith("gs://models/team/sha256/")
-    assert model["spec"]["resources"] == SMALL["resources"]
-    assert uploads.answer() == 63.0
-
-    second = deploy(envs, tmp_path, "double", "2")
+    digest = deploy(envs, tmp_path, "magika", "triple", "7")
     uploads("deploy", "magika", "--min", "1")
-    done = envs("--env", "dev", "promote", "magika", "--to", "prod")
-    assert "rollout progressing, step 1: 10 %" in done and "minReplicas" not in done
-    assert envs("diff", "--env", "dev", "--env", "prod", "magika", code=1).count("digest") == 0
+
+    done = envs("--env", "dev", "promote", "magika", "--to", "prod")  # where the model serves another file
+    assert "of dev is magika-" in done and "rollout progressing, step 1: 10 %" in done
+    assert "spec.storageUri" in done and "minReplicas" not in done and "resources" not in done
     envs("promote", "magika", "--env", "prod")
 
-    newest = uploads.model()["status"]["history"][-1]
-    assert (newest["digest"], newest["version"]) == (second, "2")
+    model = uploads.model()
+    assert model["spec"]["storageUri"].startswith("gs://models/team/sha256/") and model["spec"]["minReplicas"] == 1
+    newest = model["status"]["history"][-1]
+    assert (newest["digest"], newest["version"]) == (digest, "7")
     assert (newest["cause"]["by"], newest["cause"]["source"]) == ("promotion", "dev")
-    assert uploads.model()["spec"]["minReplicas"] == 1
-    assert uploads.answer() == 42.0
+    assert uploads.answer() == 63.0
+
+
+def test_a_model_that_is_new_there_gets_the_fields_of_the_source(envs: Command, uploads: Shell, tmp_path: Path) -> None:
+    digest = deploy(envs, tmp_path, "fresh", "half", "1")
+
+    assert "of dev is fresh-00001 in prod" in envs("--env", "dev", "promote", "fresh", "--to", "prod")
+
+    model = json.loads(envs("get", "fresh", "--env", "prod", "-o", "json"))
+    assert (model["spec"]["resources"], model["spec"]["maxReplicas"]) == (SMALL["resources"], 1)
+    assert (model["spec"]["digest"], model["spec"]["rollout"]) == (digest, {})
+    assert "already: nothing was changed" in envs("--env", "dev", "promote", "fresh", "--to", "prod")

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from clusters.base.errors import NotFound
+from clusters.base.errors import Forbidden, Invalid, NotFound
 from clusters.base.objects import MODEL, REVISION, Object, labels_of
 from serving.client.api import ApiCalls
 from serving.client.effects import Call, work
@@ -22,7 +22,7 @@ from serving.reconciler.rollout.commands import cause_annotation
 from serving.reconciler.rollout.versions import shares_of, versions_of
 from serving.storage.sources.local import LocalPath, file_uri_path
 from serving.storage.transfer.urls import is_file_uri
-from serving.types.annotations import LABEL_MODEL
+from serving.types.annotations import ANNOTATION_CAUSE, LABEL_MODEL
 from serving.types.model import ALL, Cause, HistoryEntry, history_of
 from serving.types.settings.state import KEPT_FOLDER
 
@@ -99,7 +99,12 @@ def promote_to(
     version = {"storageUri": found.entry.storage_uri, "digest": digest, "version": found.entry.version or None}
     files = yield from _with_files(api, source, target, version)
     wanted = promoted_model(name, source, found, target.namespace, before, files, rollout=rollout, now=now)
-    stored = yield from store_object(api, MODEL, wanted)
+    try:
+        stored = yield from store_object(api, MODEL, wanted)
+    except (Forbidden, Invalid) as error:
+        if ANNOTATION_CAUSE not in str(error):
+            raise
+        raise ClientError(f"{target.name} has an earlier release of Knodel, without promotions: upgrade it") from error
     changes = changed_fields(before, stored) if before is not None else []
     if wait is not None:
         stored = yield from await_ready(api, stored, wait, unchanged=False)
