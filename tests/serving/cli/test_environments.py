@@ -186,3 +186,10 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(ClientError, match="cannot be written"):
         write_environments(tmp_path / "file" / "environments.yaml", Environments())
+
+
+def test_the_status_names_the_environment(knodel: Knodel, api: FakeApi, config: Config) -> None:
+    knodel("env", "add", "prod", "--kube-context", CONTEXT)
+
+    assert knodel("status", "--env", "prod", "-o", "json").value()["environment"] == "prod"
+    assert "Environment" not in knodel("status", "--kube-context", CONTEXT).out

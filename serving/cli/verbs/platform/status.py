@@ -44,7 +44,7 @@ def command(session: Session) -> int:
     with suppress(Forbidden):
         events = _list(session, client, EVENT, "type=Warning")
     summary = summarize(models["items"], pools["items"], events["items"], now)
-    about = _about(session, client)
+    about = ({"environment": session.env} if session.env else {}) | _about(session, client)
     if session.output.structured:
         session.output.value({**about, "healthy": summary.healthy, **_value(summary)})
     else:
@@ -101,7 +101,7 @@ def _value(summary: Summary) -> dict[str, Any]:
 
 
 def _print(output: Output, about: Mapping[str, Any], summary: Summary, now: datetime) -> None:
-    facts = []
+    facts = [("Environment", about["environment"])] if about.get("environment") else []
     if cluster := about.get("cluster"):
         facts += [("Cluster", f"{cluster['context']}, Kubernetes {cluster['kubernetes']}")]
     if platform := about.get("platform"):
