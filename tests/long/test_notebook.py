@@ -48,5 +48,6 @@ def test_the_notebook_runs_from_training_to_a_judged_rollout(machine: Machine, m
     assert "True" in shown['list(answer["output-0"]) == list(first.predict(customers[:5]))']
     assert "True" in shown["step.promoted"]
     assert "Promoted" in shown["step.promoted"]
+    assert "durations of the last 50 calls" in shown['client.predict("churn", customers[:5])']
     assert "promoted" in shown['client.history("churn")']
     assert "cold start of churn-00002" in shown['client.explain("churn")']
