@@ -41,7 +41,7 @@ def take_server(made: ForeignObject, at: FieldPath) -> None:
     if "://" not in uri or normalized_uri(uri).partition("://")[0].lower() not in SCHEMES or scheme == "file":
         raise NotConverted(
             f"{server.name} loads {uri[:80] or 'a model'} from its own image or volume",
-            "copy the files to a store or this machine, and `knodel deploy NAME --uri URI|PATH`",
+            "copy the files to a store or this machine, and `knodel deploy NAME --uri URI` deploys them",
             where or at,
         )
     made.take(where, "spec.storageUri")

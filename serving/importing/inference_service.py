@@ -34,7 +34,7 @@ _NO_INTERRUPTION: Final = "Knative replaces Pods without an interruption; spec.r
 _IMAGE: Final = ("the image is the platform's", "define a runtime in the settings, and set spec.runtime.name")
 _SECRET: Final = (
     "a Model names the Secret of its store",
-    "create one with `knodel secret`, and set spec.storage.secretRef.name",
+    "create one with `knodel secret NAME --env KEY`, and set spec.storage.secretRef.name",
 )
 _LOGGER: Final = "of a Model, payloads are not logged"
 _ON_CPU: Final = "the model runs on the CPU"
@@ -62,7 +62,7 @@ RULES: Final = (
          "add it to the Model if it is a note"),
     Rule((*PREDICTOR, "deploymentStrategy"), _NO_INTERRUPTION),
     Rule((*PREDICTOR, "logger"), _LOGGER,
-         "log them where requests come in, or run `knodel serve` with --payload-log URL"),
+         "log them where requests come in, or run the model server itself with --payload-log"),
     Rule((*PREDICTOR, "autoScaling"), "replicas follow concurrent requests only",
          "set spec.scaleTarget: concurrent requests of a replica"),
     Rule((*PREDICTOR, "workerSpec"), "a replica is one Pod", "keep it on KServe"),
@@ -245,8 +245,8 @@ def _take_component(made: ForeignObject) -> None:
         made.carry((*PREDICTOR, name), "serviceAccountName")
     if "serviceAccountName" in made.spec and str(made.spec["storageUri"]).startswith(("s3:", "gs:")):
         made.to_do.append(
-            "a Model takes the store's credentials from a Secret: create one with `knodel secret`, and set "
-            "spec.storage.secretRef.name; public buckets need none"
+            "a Model takes the store's credentials from a Secret: create one with `knodel secret NAME --env KEY`, and "
+            "set spec.storage.secretRef.name; public buckets need none"
         )
     _take_batcher(made)
 

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-PLACEHOLDERS = ("SOURCE", "BUCKET", "GLOB", "PREFIX", "@FILE", "FILE", "NAME", "LABEL")
+PLACEHOLDERS = (
+    "REVISION",
+    "PERCENT",
+    "SOURCE",
+    "BUCKET",
+    "GLOB",
+    "PREFIX",
+    "@FILE",
+    "FILE",
+    "NAME",
+    "LABEL",
+    "URI",
+    "KEY",
+)
 """Placeholders that users must replace, since a message cannot know the value."""
 ADVICE = {
     "KNODEL_GATEWAY_HOSTS=NAME knodel up --detach": "KNODEL_GATEWAY_HOSTS=models.lan knodel up --detach",
@@ -15,6 +28,11 @@ ADVICE = {
         "knodel config --kube-context prod --set artifacts.prefix=s3://models/team",
     "knodel deploy {} --rollout": "knodel deploy iris --rollout",
     "knodel deploy {} --version LABEL": "knodel deploy iris --version 8",
+    "knodel deploy -f FILE": "knodel deploy -f models.yaml",
+    "knodel deploy NAME --uri URI": "knodel deploy iris --uri s3://models/iris",
+    "knodel deploy NAME --uri {}": "knodel deploy iris --uri ./model.onnx",
+    "knodel secret NAME --env KEY": "knodel secret hub --env HF_TOKEN",
+    "knodel traffic NAME REVISION=PERCENT": "knodel traffic iris iris-00001=100",
     "knodel describe {}": "knodel describe iris",
     "knodel doctor": "knodel doctor",
     "knodel doctor --full": "knodel doctor --full",
@@ -56,7 +74,6 @@ ADVICE = {
     "knodel pool set {} --size 1": "knodel pool set fast --size 1",
     "knodel predict {} -d @FILE": "knodel predict iris -d @request.json",
     "knodel promote {}": "knodel promote iris",
-    "knodel serve {}": "knodel serve model.onnx",
     "knodel uninstall --kube-context {}": "knodel uninstall --kube-context prod",
     "knodel up": "knodel up",
     "knodel up --config FILE": "knodel up --config settings.yaml",

@@ -218,5 +218,5 @@ def test_every_verb_of_the_cluster_is_seen_here_or_has_tests_of_its_own() -> Non
     }  # fmt: skip
 
     assert set(VERBS) - seen == {
-        "up", "down", "dev", "serve", "completion", "install", "uninstall", "env", "events", "import",
+        "up", "down", "dev", "serve", "completion", "install", "uninstall", "env", "events", "import", "init",
     }  # fmt: skip

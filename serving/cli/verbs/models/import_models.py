@@ -36,7 +36,7 @@ MOST_FILES = 1000  # of a folder
               help="File or folder with the objects, as YAML or JSON.")  # fmt: skip
 @click.option("--storage", "named_stores", multiple=True, metavar="KEY=URI",
               help="Store of `storage.key` in InferenceServices, such as s3://BUCKET; repeatable.")  # fmt: skip
-@click.option("--apply", is_flag=True, help="Deploy the Models, as `deploy -f` does.")
+@click.option("--apply", is_flag=True, help="Deploy the Models, as `knodel deploy -f FILE` does.")
 @click.option(
     "--wait/--no-wait", default=True, show_default=True, help="With --apply, wait until the models are ready."
 )
