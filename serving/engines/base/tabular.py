@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -26,8 +25,7 @@ Rows: TypeAlias = Any
 """The features as the library expects them: an array with a row for each prediction."""
 
 
-@dataclass(frozen=True, slots=True)
-class TabularOutput:
+class TabularOutput(NamedTuple):
     """An output: `compute` calls the model, and `read` extracts the output from the result.
 
     Outputs with the same `compute` share one call.

@@ -6,9 +6,10 @@ Sources: mlflow `pyfunc/scoring_server/__init__.py` and `utils/proto_json_utils.
 - `instances`: rows, each an object of columns if the model has several inputs
 - `inputs`: whole tensors by name, or one tensor
 
-Columns are matched to inputs by name; further columns are ignored. A model with one matrix gets all columns in their
-order. `null` is NaN where the model expects floats, and in responses. `params` are optional inputs; unknown ones are
-ignored, as in MLflow. Types must match the model's: 1.5 is not an INT64, though 1.0 is.
+Columns are matched to inputs by name; further columns are ignored. A model with one matrix gets its own columns by name
+if its file has their names, else all in their order. `null` is NaN where the model expects floats, and in responses.
+`params` are optional inputs; unknown ones are ignored, as in MLflow. Types must match the model's: 1.5 is not an INT64,
+though 1.0 is.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -134,15 +135,11 @@ class InvocationsCodec:
                 if any(len(row) != 1 for row in rows):
                     raise InvalidRequest(f"the model has one input, {only.name!r}: send one column")
                 return {only.name: _tensor(only, [row[0] for row in rows])}
-            return {only.name: _tensor(only, list(rows))}
+            return {only.name: _tensor(only, _in_order(only.columns, columns, rows))}
         if columns is None:
             raise InvalidRequest(f"{SPLIT} has no columns: name them, as {self._names()}")
         wanted = [(at, name) for at, name in enumerate(columns) if name in specs]
-        missing = [name for name in specs if name not in columns and not self._codec.is_optional(name)]
-        if missing:
-            further = [name for name in columns if name not in specs]
-            hint = f"; it has {_listed(further)}, which the model does not have" if further else ""
-            raise InvalidRequest(f"the request has no column {_listed(missing)}{hint}")
+        _check_columns([name for name in specs if not self._codec.is_optional(name)], columns, specs)
         return {name: _tensor(specs[name][0], [row[at] for row in rows]) for at, name in wanted}
 
     def _by_name(self, values: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -171,6 +168,30 @@ class InvocationsCodec:
 
     def _names(self) -> str:
         return _listed(list(self._codec.specs))
+
+
+def _check_columns(required: Sequence[str], columns: Sequence[str], known: Container[str]) -> None:
+    """Raise InvalidRequest if a required column is missing."""
+    missing = [name for name in required if name not in columns]
+    if missing:
+        further = [name for name in columns if name not in known]
+        hint = f"; it has {_listed(further)}, which the model does not have" if further else ""
+        raise InvalidRequest(f"the request has no column {_listed(missing)}{hint}")
+
+
+def _in_order(names: Sequence[str], columns: Columns, rows: Rows) -> list[Any]:
+    """Return the rows of a matrix with their columns in the order of `names`, those of the model's training.
+
+    Raises InvalidRequest if one is missing. Without names, the columns keep their order.
+    """
+    if not names or columns is None:
+        return list(rows)
+    plain = [column.replace(" ", "_") for column in columns]  # as LightGBM stores names
+    if set(names) <= set(plain):
+        columns = plain
+    _check_columns(names, columns, names)
+    places = [columns.index(name) for name in names]
+    return [[row[at] for at in places] for row in rows]
 
 
 def _split(value: Any) -> tuple[Columns, Rows]:

@@ -83,6 +83,20 @@ def test_a_matrix_gets_all_columns_in_their_order_and_null_is_nan() -> None:
     assert math.isnan(value)
 
 
+def test_a_matrix_whose_columns_have_names_gets_them_in_the_order_of_the_training() -> None:
+    made = codec((TensorSpec("input-0", "FP64", (ANY, 2), ("p", "q")),))
+    for sent in (
+        {"dataframe_split": {"columns": ["q", "z", "p"], "data": [[2, 9, 1]]}},
+        {"dataframe_records": [{"q": 2, "p": 1}]},
+        {"inputs": [[1, 2]]},
+    ):
+        assert decoded(made, sent) == {"input-0": [[1.0, 2.0]]}
+    spaced = codec((TensorSpec("input-0", "FP64", (ANY, 2), ("p_1", "q")),))
+    assert decoded(spaced, {"dataframe_records": [{"q": 2, "p 1": 1}]}) == {"input-0": [[1.0, 2.0]]}
+    with pytest.raises(InvalidRequest, match="no column 'p'; it has 'r', which the model does not have"):
+        made.decode(b'{"dataframe_records": [{"q": 2, "r": 1}]}')
+
+
 def test_one_text_column_may_have_another_name() -> None:
     made = codec((TensorSpec("text", "BYTES", (ANY,)),))
     assert decoded(made, {"dataframe_split": {"columns": ["review"], "data": [["good"]]}}) == {"text": ["good"]}
