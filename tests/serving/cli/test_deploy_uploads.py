@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import knodel
 from clusters.base.objects import CONFIG_MAP, MODEL, NAMESPACE
 from serving.client.artifacts import stored_name
 from serving.client.errors import UsageError
@@ -74,6 +75,18 @@ async def test_local_files_are_uploaded_and_deployed_by_their_digest(cluster: Ov
     assert model["metadata"]["name"] == "iris"
     assert (model["spec"]["storageUri"], model["spec"]["digest"]) == (URI, f"sha256:{HEX}")
     assert model["spec"]["storage"] == {"secretRef": {"name": "store"}}
+
+
+async def test_the_python_package_uploads_the_same_way(cluster: OverTls) -> None:
+    await use(cluster, {"prefix": "s3://models/team"})
+
+    def deploy() -> None:
+        with knodel.Client(kube_context="knodel", progress=False) as client:
+            client.deploy("iris.onnx", "iris", wait=False)
+
+    await asyncio.to_thread(deploy)
+    model = await cluster.cluster.get(MODEL, "iris", "default")
+    assert (model["spec"]["storageUri"], model["spec"]["digest"]) == (URI, f"sha256:{HEX}")
 
 
 async def test_equal_bytes_make_no_new_version_and_options_have_precedence(cluster: OverTls, tmp_path: Path) -> None:
