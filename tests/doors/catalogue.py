@@ -237,6 +237,12 @@ ARTIFACTS = Surface(
             "rejected with the file, the line or the field",
         ),
         Row("artifact-addresses", "private addresses, redirects to them, endless responses", "rejected"),
+        Row(
+            "artifact-uploads",
+            "local files for a cluster that are absent, empty, too large, changing or outside of their folder; a store "
+            "that refuses them or breaks off; damaged records of unfinished uploads",
+            "rejected with the store's message, and nothing is deployed; a damaged record starts the upload over",
+        ),
     ),
 )
 OBJECTS = Surface(

@@ -108,6 +108,7 @@ def test_without_the_right_to_list_each_file_is_looked_up(proxy: Proxy, tmp_path
     assert put(tmp_path / "m", proxy, tmp_path).sent == 0
 
 
+@pytest.mark.bad_input("artifact-uploads")
 @pytest.mark.usefixtures("retries_at_once")
 def test_an_interrupted_upload_sends_only_the_missing_parts(proxy: Proxy, tmp_path: Path) -> None:
     text = os.urandom(6 * PART + 7)
@@ -124,6 +125,7 @@ def test_an_interrupted_upload_sends_only_the_missing_parts(proxy: Proxy, tmp_pa
     assert list((tmp_path / "uploads").iterdir()) == []
 
 
+@pytest.mark.bad_input("artifact-uploads")
 @pytest.mark.usefixtures("retries_at_once")
 @pytest.mark.parametrize("damage", ["", "{", '{"session": 7}', '{"session": "of another store"}', "[" * 100_000])
 def test_a_broken_record_starts_the_upload_over(proxy: Proxy, tmp_path: Path, damage: str) -> None:
@@ -145,6 +147,7 @@ def test_two_uploads_of_the_same_files_do_not_disturb_each_other(proxy: Proxy, t
     assert both[0].uri == both[1].uri and loaded(both[0], proxy, tmp_path) == files
 
 
+@pytest.mark.bad_input("artifact-uploads")
 def test_a_file_that_changes_during_the_upload_is_refused(proxy: Proxy, tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(b"1" * 10)
@@ -167,6 +170,7 @@ def test_progress_reaches_the_size_and_counts_stored_bytes_at_once(proxy: Proxy,
     assert len([now for now in seen[::-1] if now[0] == "uploading"]) > 3 and seen[-2][0] == "reading"
 
 
+@pytest.mark.bad_input("artifact-uploads")
 @pytest.mark.usefixtures("retries_at_once")
 @pytest.mark.parametrize(
     ("status", "body", "words"),
@@ -189,12 +193,14 @@ def test_refusals_have_the_message_of_the_store(
     assert "AKIA" not in str(error.value) and "Signature" not in str(error.value)
 
 
+@pytest.mark.bad_input("artifact-uploads")
 def test_a_missing_bucket_is_named(proxy: Proxy, tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_bytes(b"x")
     with pytest.raises(HttpStatusError, match=r"404.*bucket missing exists"):
         upload(tmp_path / "m.onnx", "s3://missing", {**KEYS, "AWS_ENDPOINT_URL": proxy.url}, tmp_path)
 
 
+@pytest.mark.bad_input("artifact-uploads")
 def test_without_credentials_the_login_is_named(proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
@@ -205,6 +211,7 @@ def test_without_credentials_the_login_is_named(proxy: Proxy, tmp_path: Path, mo
         upload(tmp_path / "m.onnx", PREFIX, {"AWS_ENDPOINT_URL": proxy.url}, tmp_path)
 
 
+@pytest.mark.bad_input("artifact-uploads")
 def test_missing_empty_and_leaving_paths_are_refused_before_a_request(proxy: Proxy, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     leaving = folder(tmp_path / "leaving", {"a": b"x"})
@@ -215,6 +222,7 @@ def test_missing_empty_and_leaving_paths_are_refused_before_a_request(proxy: Pro
     assert proxy.requests == []
 
 
+@pytest.mark.bad_input("artifact-uploads")
 def test_more_than_a_replica_can_load_is_refused(proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with (tmp_path / "m.onnx").open("wb") as file:
         file.truncate(disk.LARGEST_FILE + 1)
