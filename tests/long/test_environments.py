@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+import knodel
 from tests.platform.machine import KNODEL, PATIENCE, machine
 from tests.scenarios.world import infer_body
 from tests.support import models
@@ -164,3 +165,13 @@ def test_environments_without_differences_have_exit_code_0(envs: Environments) -
     assert "model absent is in neither environment" in envs("diff", "--env", "dev", "--env", "prod", "absent", code=3)
     assert "--env dev --env prod" in envs("diff", "--env", "dev", code=2)
     assert "only one" in envs("diff", "--env", "dev", "--state", "/s", "-f", "x.yaml", code=2)
+
+
+def test_the_python_package_acts_on_an_environment(envs: Environments, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", envs.variables["XDG_CONFIG_HOME"])
+    path = models.write(envs.folder, "double")
+    envs("deploy", "package", "--env", "prod", "--uri", str(path))
+
+    assert knodel.Client(env="prod").get("package").name == "package"
+    with pytest.raises(knodel.KnodelError, match="known ones are dev, prod"):
+        knodel.Client(env="stage")
