@@ -37,7 +37,7 @@ def test_a_model_from_its_deploy_to_its_deletion(client: knodel.Client, platform
 
     explained = client.explain("life")
     assert explained.rule.startswith("pinned by spec.traffic")
-    assert explained.starts[0].kind == "cold"
+    assert explained.model.traffic["life-00001"] == 100
     assert "Promoted" in {event.reason for event in client.events("life")}
     lines = list(client.logs("life", revision="two"))
     assert any("serving model=life revision=life-00002" in line.text for line in lines)
