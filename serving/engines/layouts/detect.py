@@ -1,23 +1,20 @@
 """Find the layout of a fetched folder by the name of its description file.
 
-To add a layout, write `detect(artifact, names, model) -> Layout | None` in a module of its own and list it in
-`_DETECTORS`. It must be quick for folders of other layouts: only `names` is read then.
+To add a layout, write `detect(artifact, names, model) -> Layout | None` in a module of its own and call it here. Import
+it only when the description file is there: plain folders must not pay for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from serving.engines.layouts import numbered, triton
+from serving.engines.layouts import numbered
 from serving.engines.layouts.layout import Layout
 
 if TYPE_CHECKING:
     from serving.storage.base.artifact import Artifact
 
-_Detector = Callable[["Artifact", Sequence[str], str], Layout | None]
-_DETECTORS: Final[tuple[_Detector, ...]] = (triton.detect, numbered.detect)
-"""The first that returns a layout wins."""
+_TRITON: Final = "config.pbtxt"
 
 
 def find_layout(artifact: Artifact, model: str) -> Layout:
@@ -28,5 +25,9 @@ def find_layout(artifact: Artifact, model: str) -> Layout:
     if artifact.content is not None:
         return Layout(artifact)
     names = artifact.names()
-    found = (detector(artifact, names, model) for detector in _DETECTORS)
-    return next((layout for layout in found if layout is not None), Layout(artifact))
+    layout = None
+    if any(name.rpartition("/")[2] == _TRITON for name in names):
+        from serving.engines.layouts import triton  # heavy; only its own folders pay
+
+        layout = triton.detect(artifact, names, model)
+    return layout or numbered.detect(artifact, names) or Layout(artifact)

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 _LONGEST: Final = 18  # digits; both servers read 64-bit numbers
 
 
-def detect(artifact: Artifact, names: Sequence[str], _: str) -> Layout | None:
+def detect(artifact: Artifact, names: Sequence[str]) -> Layout | None:
     """Return the newest version of a folder with nothing but versions, or None for any other folder."""
     tops = {name.partition("/")[0] for name in names}
     if len(names) == 0 or any("/" not in name for name in names) or not all(is_version(top) for top in tops):
