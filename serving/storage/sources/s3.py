@@ -101,9 +101,12 @@ class S3Bucket:
         endpoint = get("AWS_ENDPOINT_URL_S3") or get("AWS_ENDPOINT_URL")
         if endpoint:
             parse_url(endpoint)  # raises StorageError
+        region = get("AWS_REGION") or get("AWS_DEFAULT_REGION")
+        if self._ambient and not region:
+            region = session.get_config_variable("region")  # of the profile
         return session.create_client(
             "s3",
-            region_name=get("AWS_REGION") or get("AWS_DEFAULT_REGION") or REGION,
+            region_name=region or REGION,
             endpoint_url=endpoint or None,
             aws_access_key_id=key or None,
             aws_secret_access_key=secret or None,

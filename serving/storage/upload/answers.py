@@ -14,6 +14,8 @@ from serving.storage.base.errors import StorageError
 
 LARGEST: Final = 16 << 20  # bytes; a page of a listing is the largest response
 _LONGEST_MESSAGE: Final = 300  # characters of the store's message in an error
+_OTHER_REGION: Final = (301, 307, 400)
+"""Statuses of S3 for a request to another region than that of the bucket; responses to HEAD have no message."""
 _SECRETS: Final = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b|\bya29\.[-\w.]+|\beyJ[-\w]+\.[-\w.]+")
 """Key ids of AWS, access tokens of Google, and JSON web tokens."""
 
@@ -41,7 +43,9 @@ class Answer:
     def reason(self) -> str:
         """Return the store's message in parentheses, redacted and with a leading space; "" without one."""
         code, message = _xml_error(self.body) or _json_error(self.body)
-        parts = [part for part in (code, message) if part]
+        region = self.header("x-amz-bucket-region") if self.status in _OTHER_REGION else ""
+        place = f"the bucket is in the region {region}" if region else ""
+        parts = [part for part in (code, message, place) if part]
         text = _SECRETS.sub("…", redact(printable(": ".join(parts))))
         return f" ({truncate(text, _LONGEST_MESSAGE)})" if text else ""
 

@@ -13,7 +13,6 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from serving.storage.base import digest as digests
 from serving.storage.base.errors import StorageError
 from serving.storage.base.uri_patterns import IMAGE, bucket_fault
 
@@ -33,7 +32,7 @@ class ArtifactPrefix:
 
     def key(self, digest: str, rest: str) -> str:
         """Return the key of an artifact's object; `rest` begins with `/` or `.`."""
-        kept = f"sha256/{digest.removeprefix(digests.PREFIX)}{rest}"
+        kept = f"sha256/{digest.removeprefix('sha256:')}{rest}"
         return f"{self.path}/{kept}" if self.path else kept
 
     def uri(self, key: str) -> str:

@@ -17,15 +17,16 @@ Refusal = tuple[int, bytes]
 class Proxy:
     """Forwards requests to a store. Contents are the bodies of PUT and PATCH requests.
 
-    `received` is the number of their bytes, `stored` of those that the store has confirmed, `requests` are the methods
-    and paths in order. `refuse(method, path, headers)` may return a status and body instead; `break_after` ends the
-    connections after so many bytes of contents, until it is None.
+    `received` is the number of their bytes, and `requests` are the methods
+    and paths in order. `refuse(method, path, headers)` may return a status and body instead, which get the
+    `refusal_headers`. `break_after` ends the connections after so many bytes of contents, until it is None.
     """
 
     def __init__(self, store: str) -> None:
         self.received = 0
         self.requests: list[str] = []
         self.refuse: Callable[[str, str, dict[str, str]], Refusal | None] = lambda *_: None
+        self.refusal_headers: dict[str, str] = {}
         self.break_after: int | None = None
         self._lock = threading.Lock()
         proxy, target = self, urlsplit(store)
@@ -44,7 +45,7 @@ class Proxy:
                 body = self.rfile.read(size)
                 refused = proxy.refuse(self.command, self.path, dict(self.headers))
                 if refused is not None:
-                    self.answer(*refused, {})
+                    self.answer(*refused, proxy.refusal_headers)
                     return
                 onward = http.client.HTTPConnection(target.hostname or "", target.port, timeout=60)
                 onward.request(self.command, self.path, body, dict(self.headers))

@@ -243,3 +243,26 @@ def test_without_botocore_the_extra_is_named(proxy: Proxy, tmp_path: Path, monke
     (tmp_path / "m.onnx").write_bytes(b"x")
     with pytest.raises(StorageError, match=r"knodel\[s3\]"):
         put(tmp_path / "m.onnx", proxy, tmp_path)
+
+
+def test_a_profile_gives_credentials_and_region(
+    proxy: Proxy, bucket: tuple[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".aws").mkdir()
+    (tmp_path / ".aws" / "credentials").write_text("[default]\naws_access_key_id = mine\naws_secret_access_key = x\n")
+    (tmp_path / ".aws" / "config").write_text("[default]\nregion = eu-central-1\n")
+    (tmp_path / "m.onnx").write_bytes(os.urandom(10))
+    upload(tmp_path / "m.onnx", PREFIX, {"AWS_ENDPOINT_URL": proxy.url}, tmp_path)
+    assert all(re.search(r"X-Amz-Credential=mine%2F\d+%2Feu-central-1%2Fs3", path) for path in proxy.requests)
+
+
+@pytest.mark.usefixtures("retries_at_once")
+def test_the_region_of_a_bucket_elsewhere_is_named(proxy: Proxy, tmp_path: Path) -> None:
+    (tmp_path / "m.onnx").write_bytes(b"x")
+    proxy.refuse = lambda method, path, headers: (301, b"")
+    proxy.refusal_headers = {"x-amz-bucket-region": "eu-central-1"}
+    with pytest.raises(HttpStatusError, match=r"301 \(the bucket is in the region eu-central-1\).*AWS_REGION"):
+        upload(tmp_path / "m.onnx", PREFIX, {**KEYS, "AWS_ENDPOINT_URL": proxy.url}, tmp_path)
