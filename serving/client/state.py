@@ -170,7 +170,7 @@ class LocalPlatform:
 def _read_own(path: Path, owner: int) -> str:
     """Read a file of `owner`. Raises OSError for a symlink and for another user's file, which may leak the token."""
     if sys.platform == "win32":  # `find` raises before
-        raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
+        raise OSError("only Linux has platforms")
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
         if os.fstat(file.fileno()).st_uid != owner:
             raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
