@@ -171,7 +171,7 @@ def comparisons(view: RolloutView) -> list[Row]:
     """
     numbers = view.state.judgement.verdict.numbers if view.state.judgement is not None else {}
     judge = view.rule.judge
-    slow = f"slow (> {judge.max_latency_ratio:g} x p{100 * judge.quantile:g})"
+    slow = f"slow (p{100 * judge.quantile:g} x {judge.max_latency_ratio:g})"
     rows = [
         _counts(numbers),
         *_rates("errors", "errors", numbers),

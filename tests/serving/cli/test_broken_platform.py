@@ -203,7 +203,7 @@ def test_a_failure_on_a_platform_of_another_version_names_both(
 
 @pytest.mark.bad_input("command-servers")
 @pytest.mark.fault("C4")
-def test_a_platform_that_says_more_of_itself_than_this_command_knows_is_found(knodel: Knodel, state: Path) -> None:
+def test_facts_of_a_later_release_are_ignored(knodel: Knodel, state: Path) -> None:
     with platform(state, answers("200 OK", b'{"items": []}'), version="99.0.0"):
         path = state / PLATFORM_FILE
         path.write_text(json.dumps({**json.loads(path.read_text()), "region": "north"}))
@@ -237,7 +237,7 @@ def test_hostile_names_in_a_list_stay_on_their_line(knodel: Knodel, state: Path)
 
 
 @pytest.mark.bad_input("command-servers")
-def test_another_token_is_told_from_another_fault(knodel: Knodel, state: Path) -> None:
+def test_a_wrong_token_has_a_message_of_its_own(knodel: Knodel, state: Path) -> None:
     status = {"kind": "Status", "reason": "Unauthorized", "message": "a bearer token is required"}
     with platform(state, answers("401 Unauthorized", json.dumps(status).encode())):
         done = knodel("list")

@@ -154,7 +154,7 @@ def test_only_replicas_of_versions_that_have_or_get_traffic_are_a_problem(model:
         (doctor.check_settings("gateway.port: 0 is out of bounds"), False, "gateway.port"),
     ],
 )  # fmt: skip
-def test_what_is_seen_becomes_a_finding(finding: Finding, ok: bool, words: str) -> None:
+def test_an_observation_becomes_a_finding(finding: Finding, ok: bool, words: str) -> None:
     assert finding.ok is ok
     assert words in f"{finding.message} {finding.remedy}"
     assert ok or finding.remedy

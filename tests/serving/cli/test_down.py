@@ -102,7 +102,7 @@ def services(state: Path) -> Iterator[int]:
                 os.kill(remain.identity.pid, signal.SIGKILL)
 
 
-def test_with_nothing_running_it_says_so_and_makes_nothing(knodel: Knodel, state: Path) -> None:
+def test_down_without_a_platform_creates_nothing(knodel: Knodel, state: Path) -> None:
     done = knodel("down")
 
     assert (done.code, done.err) == (0, "")
@@ -110,7 +110,7 @@ def test_with_nothing_running_it_says_so_and_makes_nothing(knodel: Knodel, state
     assert not state.exists()
 
 
-def test_a_platform_that_lives_is_asked_to_end_and_waited_for(knodel: Knodel, state: Path) -> None:
+def test_a_running_platform_is_stopped_and_waited_for(knodel: Knodel, state: Path) -> None:
     with platform(state, "orderly"):
         done = knodel("down")
 

@@ -185,7 +185,7 @@ async def test_send_refuses(
     check(await served.knodel("events", "send", *options), code, words)
 
 
-async def test_without_an_event_source_nobody_can_send(served: Served) -> None:
+async def test_an_event_without_an_event_source_is_refused(served: Served) -> None:
     done = await served.knodel("events", "send", "magika", "--uri", "s3://models/7")
     check(done, 2, ["knodel events allow"])
 
@@ -206,7 +206,7 @@ async def test_list_shows_what_came_by_model_and_phase(served: Served) -> None:
     assert [one["spec"]["id"] for one in out["items"]] == ["o1"]
 
 
-async def test_show_tells_what_came_and_what_became_of_it(served: Served) -> None:
+async def test_show_prints_the_event_and_its_outcome(served: Served) -> None:
     await allow(served)
     await send(served)
     await settle(served, "42", phase="Failed", message="no such \x1b[31mmodel", attempts=8)
@@ -222,7 +222,7 @@ async def test_show_tells_what_came_and_what_became_of_it(served: Served) -> Non
     check(await served.knodel("events", "show", "nobody"), 3, ["nobody", "knodel events list"])
 
 
-async def test_an_id_of_two_sources_is_asked_back(served: Served) -> None:
+async def test_an_id_of_two_sources_is_refused(served: Served) -> None:
     await served.knodel("events", "allow", "/train/*", "--models", "*", "--storage-prefix", "s3://models/")
     await send(served, "42", "--source", "/train/magika")
     await send(served, "42", "--source", "/train/iris")

@@ -68,7 +68,7 @@ def test_a_bad_file_is_refused_by_its_field(knodel: Knodel, text: str, what: str
     assert len(done.err.splitlines()) == 1
 
 
-def test_all_faults_of_a_model_are_told_at_once(knodel: Knodel) -> None:
+def test_all_faults_of_a_model_are_reported_at_once(knodel: Knodel) -> None:
     err = knodel("render", "-f", "-", stdin=MODEL % "minReplicas: -1, maxReplicas: 5000, colour: red").err
 
     assert all(field in err for field in ("spec.minReplicas", "spec.maxReplicas", "spec.colour"))

@@ -88,7 +88,7 @@ def test_a_prediction_goes_to_the_ingress_of_the_settings_with_the_host_of_the_s
     assert "Authorization" not in ingress.seen[0].headers
 
 
-def test_a_model_with_a_tls_address_is_asked_over_tls(knodel: Knodel, api: FakeApi, pki: Pki, config: Config) -> None:
+def test_a_model_with_a_tls_address_is_called_over_tls(knodel: Knodel, api: FakeApi, pki: Pki, config: Config) -> None:
     status = {"url": "https://magika.default.knodel.test"}
     with fake_api(lambda _: NOTHING, pki) as secure:
         api.script = cluster_with(port=secure.port, status=status)
@@ -112,7 +112,7 @@ def test_a_model_with_a_tls_address_is_asked_over_tls(knodel: Knodel, api: FakeA
         ),
     ],
 )
-def test_a_model_that_cannot_be_asked_says_why(
+def test_a_model_that_cannot_be_called_is_an_error_with_the_reason(
     knodel: Knodel, api: FakeApi, config: Config, status: Object, given: list[str], code: int, words: str
 ) -> None:
     api.script = cluster_with(status=status)
@@ -230,7 +230,7 @@ PULLING: Object = {"waiting": {"reason": "ImagePullBackOff", "message": "no such
 CRASHED: Object = {"waiting": {"reason": "CrashLoopBackOff"}}
 
 
-def test_the_log_is_of_the_models_container_and_of_the_run_before_when_asked(
+def test_previous_prints_the_log_of_the_container_before_its_restart(
     knodel: Knodel, api: FakeApi, config: Config
 ) -> None:
     pods = Reply(200, {"items": [pod("a", state=CRASHED, restarts=3)]})
@@ -244,7 +244,7 @@ def test_the_log_is_of_the_models_container_and_of_the_run_before_when_asked(
 
 
 @pytest.mark.parametrize("follow", [[], ["-f"]])
-def test_a_replica_that_has_not_started_is_told_beside_the_logs_of_the_others(
+def test_a_replica_that_has_not_started_is_reported_beside_other_logs(
     knodel: Knodel, api: FakeApi, config: Config, follow: list[str]
 ) -> None:
     items = [pod("a", state=RUNNING), pod("b", state=PULLING, phase="Pending"), pod("c", state=RUNNING)]
@@ -267,7 +267,7 @@ def test_a_replica_that_has_not_started_is_told_beside_the_logs_of_the_others(
     assert done.err == "replica b has not started: ImagePullBackOff: no such image\n"
 
 
-def test_a_replica_that_no_node_takes_says_why_it_has_no_log(knodel: Knodel, api: FakeApi, config: Config) -> None:
+def test_a_replica_without_a_node_has_the_reason_instead_of_a_log(knodel: Knodel, api: FakeApi, config: Config) -> None:
     unscheduled = pod("a", state={}, phase="Pending")
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}
     unscheduled["status"] = {"phase": "Pending", "conditions": [condition]}
@@ -314,9 +314,7 @@ def test_a_wait_that_ends_in_time_and_an_explanation_say_what_the_replicas_died_
 
 
 @pytest.mark.fault("A11")
-def test_of_a_model_that_serves_an_explanation_says_why_one_more_replica_waits(
-    knodel: Knodel, api: FakeApi, config: Config
-) -> None:
+def test_explain_prints_why_another_replica_does_not_start(knodel: Knodel, api: FakeApi, config: Config) -> None:
     homeless = pod("b", state={}, phase="Pending")
     homeless["status"] = NO_NODE
     items = {"items": [pod("a", state=RUNNING), homeless, pod("evicted", state=OOM, phase="Failed")]}
@@ -375,7 +373,7 @@ def test_a_file_of_another_namespace_than_the_one_named_is_refused(
     assert "has model m in namespace a, not b" in done.err
 
 
-def test_events_are_asked_for_by_the_object_that_they_are_about(knodel: Knodel, api: FakeApi, config: Config) -> None:
+def test_events_are_selected_by_the_uid_of_their_object(knodel: Knodel, api: FakeApi, config: Config) -> None:
     event = {
         "metadata": {"name": "e", "creationTimestamp": "2026-01-01T00:00:00Z"},
         "lastTimestamp": None,

@@ -173,7 +173,7 @@ def test_a_file_that_is_no_kubeconfig_is_one_line(
     assert "unexpected" not in done.err
 
 
-def test_no_kubeconfig_at_all_says_where_one_is_looked_for(
+def test_a_missing_kubeconfig_is_reported_with_its_paths(
     knodel: Knodel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "absent"))

@@ -120,9 +120,7 @@ def test_an_exec_plugin_that_fails_is_one_line(
     assert len(done.err.splitlines()) == 1
 
 
-def test_a_token_that_expires_is_renewed_and_a_plugin_that_fails_by_then_is_told(
-    config: Config, tmp_path: Path
-) -> None:
+def test_an_expired_token_is_renewed_and_a_failing_plugin_is_an_error(config: Config, tmp_path: Path) -> None:
     config(plugin(tmp_path, '{"token": "short", "expirationTimestamp": "2026-01-01T00:00:00Z"}'))
     server = KubeContext.find(CONTEXT).connect()
 
@@ -190,7 +188,7 @@ def test_the_path_of_the_server_stands_before_every_path(knodel: Knodel, api: Fa
     assert api.seen[0].path.startswith("/k8s/clusters/c-1/apis/knodel.dev/")
 
 
-def test_a_server_without_tls_is_asked_without_tls(knodel: Knodel, config: Config) -> None:
+def test_a_server_without_tls_is_called_without_tls(knodel: Knodel, config: Config) -> None:
     with fake_api(lambda _: NOTHING, None) as plain:
         config(server=plain.url)
 

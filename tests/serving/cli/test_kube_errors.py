@@ -78,7 +78,7 @@ def invalid(message: str, field: str = "") -> Reply:
         (Reply(302, text="", headers={"Location": "https://example.org"}), 1, ["HTTP 302"]),
     ],
 )
-def test_a_list_that_fails_says_why(
+def test_a_failed_list_is_an_error_with_the_reason(
     knodel: Knodel, api: FakeApi, config: Config, reply: Reply, code: int, words: list[str]
 ) -> None:
     api.script = lambda _: reply
@@ -107,7 +107,7 @@ def test_a_list_that_fails_says_why(
         (failure(409, "Conflict", "the object has been modified"), 1, ["changed by another client", "run the command"]),
     ],
 )
-def test_a_write_that_is_refused_says_why(
+def test_a_refused_write_is_an_error_with_the_reason(
     knodel: Knodel, api: FakeApi, config: Config, reply: Reply, code: int, words: list[str]
 ) -> None:
     api.script = lambda seen: reply if seen.method == "PATCH" else one_model(seen)
@@ -125,7 +125,7 @@ def one_model(seen: Seen) -> Reply:
     return Reply(200, {"items": [MAGIKA]}) if seen.path == MODELS else NOTHING
 
 
-def test_a_name_that_is_not_there_is_told_from_a_kind_that_is_not_there(
+def test_an_unknown_name_and_an_unknown_kind_have_different_messages(
     knodel: Knodel, api: FakeApi, config: Config
 ) -> None:
     api.script = lambda _: failure(404, "NotFound", 'models.knodel.dev "magika" not found', name="magika")
@@ -140,7 +140,7 @@ def test_without_knative_its_absence_is_named(knodel: Knodel, api: FakeApi, conf
 
 
 @pytest.mark.fault("C4")
-def test_of_two_that_make_a_model_at_once_one_is_told(knodel: Knodel, api: FakeApi, config: Config) -> None:
+def test_one_of_two_simultaneous_creations_is_a_conflict(knodel: Knodel, api: FakeApi, config: Config) -> None:
     def script(seen: Seen) -> Reply:
         if seen.method == "POST":
             return failure(409, "AlreadyExists", 'models.knodel.dev "magika" already exists')

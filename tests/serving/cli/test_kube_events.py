@@ -104,7 +104,7 @@ def test_an_event_goes_through_the_api_server_and_is_signed(knodel: Knodel, api:
         (Reply(503, {"error": "cannot be kept now"}, headers={"Retry-After": "1"}), 1, ["cannot be kept", "in 1 s"]),
     ],
 )
-def test_a_refusal_says_whose_it_is(
+def test_a_refusal_names_the_component_that_refused(
     knodel: Knodel, api: FakeApi, config: Config, reply: Reply, code: int, words: list[str]
 ) -> None:
     api.script = cluster(events=reply)

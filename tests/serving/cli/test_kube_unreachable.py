@@ -33,7 +33,7 @@ def test_a_server_that_is_gone_is_one_line(knodel: Knodel, config: Config) -> No
     )
 
 
-def test_a_host_that_no_name_server_knows_is_one_line(knodel: Knodel, config: Config) -> None:
+def test_an_unknown_host_is_one_line(knodel: Knodel, config: Config) -> None:
     config(server="https://no-such-host.invalid")
 
     check(knodel("list", *HERE), 1, ["no-such-host.invalid:443 does not respond"])

@@ -172,7 +172,7 @@ async def test_without_knodels_settings_their_absence_is_named(magika: OverTls, 
     assert "knodel install --kube-context knodel" in done.err
 
 
-async def test_a_doctor_of_clusters_knows_a_platform_of_this_machine(tls: OverTls) -> None:
+async def test_doctor_recognises_a_local_platform_behind_a_context(tls: OverTls) -> None:
     done = await tls.knodel("doctor")
 
     assert done.code == 1
@@ -210,7 +210,7 @@ async def test_a_secret_is_made_and_changed(tls: OverTls, monkeypatch: pytest.Mo
     assert values_of(await tls.cluster.get(SECRET, "hub", "default")) == {"HF_TOKEN": b"two"}
 
 
-def test_every_verb_of_the_cluster_is_seen_here_or_has_tests_of_its_own() -> None:
+def test_every_verb_is_tested_here_or_in_tests_of_its_own() -> None:
     seen = {
         "deploy", "list", "get", "describe", "delete", "history", "logs", "wait", "predict", "traffic", "promote",
         "rollback", "pause", "resume", "abort", "explain", "render", "diff", "namespace", "config", "doctor", "pool",

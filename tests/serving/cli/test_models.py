@@ -234,7 +234,7 @@ async def test_a_version_that_was_never_ready_is_refused_before_anything_is_writ
     assert await magika.model("magika") == before
 
 
-async def test_a_rollback_to_a_version_that_was_collected_says_that_it_takes_the_steps(magika: Served) -> None:
+async def test_a_rollback_to_a_collected_version_warns_of_a_rollout(magika: Served) -> None:
     await magika.cluster.patch(MODEL, "magika", {"spec": {"rollout": {}}}, "default", manager="tests")
     gone = {**STATUS["history"][0], "revision": "magika-00000", "storageUri": "file:///old"}
     await magika.set_status("magika", {"history": [gone]})
@@ -269,7 +269,7 @@ async def test_history_writes_outcomes_as_words(magika: Served) -> None:
     assert value["status"]["history"][0]["outcome"] == "rolledback"
 
 
-async def test_a_rollback_without_an_earlier_version_says_so(magika: Served) -> None:
+async def test_a_rollback_without_an_earlier_version_is_an_error(magika: Served) -> None:
     await magika.set_status("magika", {"history": []})
 
     done = await magika.knodel("rollback", "magika")
@@ -285,7 +285,7 @@ async def test_a_split_that_is_not_in_force_in_time_is_exit_code_4(magika: Serve
     assert "was not ready within 0.1 s" in done.err
 
 
-async def test_all_namespaces_are_listed_when_asked(served: Served) -> None:
+async def test_all_namespaces_are_listed_with_the_option(served: Served) -> None:
     await served.deploy("here")
     await served.knodel("namespace", "team")
     await served.deploy("there", "-n", "team")
@@ -306,7 +306,7 @@ async def test_a_model_is_deleted_and_is_gone(served: Served) -> None:
         await served.model("magika")
 
 
-async def test_a_delete_that_waits_too_long_says_for_how_many_replicas(served: Served) -> None:
+async def test_a_delete_that_takes_too_long_reports_the_replicas_left(served: Served) -> None:
     await served.deploy("magika")
     await add_pod(served, "magika")
 

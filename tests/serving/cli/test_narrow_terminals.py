@@ -45,6 +45,7 @@ VERBS = (
     ("doctor",),
     ("status",),
     ("rollout", "status", NAME),
+    ("env", "list"),
     ("config", "--describe"),
     ("namespace", "default", "--label", "team.example.com/cost-center=recommendations-and-search-of-europe"),
 )

@@ -108,7 +108,7 @@ def test_a_closed_stdout_is_one_line() -> None:
     assert done.stderr == "knodel: stdout is closed: open it, or redirect it to a file\n"
 
 
-def test_a_terminal_that_knows_ascii_alone_gets_escapes() -> None:
+def test_an_ascii_terminal_gets_escapes() -> None:
     done = run("--help", stdout=subprocess.PIPE, PYTHONIOENCODING="ascii")
 
     assert done.returncode == 0

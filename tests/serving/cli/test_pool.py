@@ -82,7 +82,7 @@ async def test_off_sets_size_0_until_set(served: Served) -> None:
     assert (await spec_of(served))["size"] == 1
 
 
-async def test_a_pool_like_a_model_has_what_the_model_says_and_nothing_that_was_there_before(served: Served) -> None:
+async def test_a_pool_like_a_model_has_only_the_fields_of_the_model(served: Served) -> None:
     await make(served, "--concurrency", "9", "--timeout", "10s", "--memory", "9Gi", "--size", "2")
     await served.deploy("magika")
     patch = {"spec": {"resources": {"cpu": "250m"}, "modelFormat": "onnx", "serviceAccountName": "models"}}
@@ -146,7 +146,7 @@ async def test_a_format_that_is_never_reported_is_not_awaited_for_long(
     check(done, 2, ["--like iris: the format of the model is not known yet: give --format"])
 
 
-async def test_explain_says_which_pool_is_of_no_use_and_what_it_advises_works(served: Served) -> None:
+async def test_explain_names_an_unusable_pool_with_a_working_remedy(served: Served) -> None:
     await served.deploy("iris")
     await served.set_status("iris", {"modelFormat": "sklearn"})
     await make(served, "--size", "2")

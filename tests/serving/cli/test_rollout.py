@@ -70,7 +70,7 @@ async def test_a_command_is_written_and_waited_for(
 
 
 @pytest.mark.parametrize("verb", ["pause", "resume", "abort"])
-async def test_without_a_rollout_under_way_the_command_says_so(magika: Served, verb: str) -> None:
+async def test_a_command_without_a_running_rollout_is_an_error(magika: Served, verb: str) -> None:
     done = await magika.knodel(verb, "magika")
     assert (done.code, done.out) == (1, "")
     assert "has no running rollout" in done.err
@@ -118,7 +118,7 @@ async def test_a_refused_version_is_explained(magika: Served) -> None:
     assert f"all to {OLD}, since {NEW} was rolled back" in done.out
 
 
-async def test_a_deploy_tells_of_the_rollout_that_has_begun(magika: Served) -> None:
+async def test_deploy_prints_the_rollout_that_has_begun(magika: Served) -> None:
     await magika.set_status("magika", {**STATUS, "rollout": rolling("Progressing")})
     done = await magika.knodel("deploy", "magika", "--min", "0", "--no-wait")
     assert "rollout progressing, step 2: 10 %" in done.out

@@ -18,7 +18,7 @@ def lines(*schedules: Any) -> list[str]:
     return schedule_lines({"spec": {"schedules": list(schedules)}}, MONDAY)
 
 
-def test_each_schedule_tells_whether_it_is_open_and_until_when_by_its_own_clock() -> None:
+def test_each_schedule_is_printed_in_its_time_zone() -> None:
     assert lines(WORK, NIGHT) == [
         "Schedules:",
         "  '0 8 * * 1-5' Europe/Berlin: open, at least 2 replicas until Mon 2026-11-23 18:00",
@@ -35,5 +35,5 @@ def test_without_schedules_nothing_is_said(spec: dict[str, Any]) -> None:
     "entry",
     [1, {}, WORK | {"duration": 1}, WORK | {"timeZone": "Mars/Olympus"}, WORK | {"cron": "x"}, WORK | {"cron": None}],
 )
-def test_what_cannot_be_followed_keeps_nothing_else_from_being_told(entry: Any) -> None:
+def test_an_invalid_schedule_does_not_hide_the_others(entry: Any) -> None:
     assert lines(entry, NIGHT) == lines(NIGHT)

@@ -80,7 +80,7 @@ def test_the_advice_after_a_kill_keeps_the_ports(knodel: Knodel, state: Path) ->
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
 @pytest.mark.parametrize("mode", [0o700, 0o755], ids=oct)
 @pytest.mark.parametrize("verb", [("list",), ("logs", "iris"), ("up", "--detach"), ("down",)], ids=" ".join)
-def test_a_state_folder_of_another_user_is_called_so(knodel: Knodel, mode: int, verb: tuple[str, ...]) -> None:
+def test_a_state_folder_of_another_user_is_an_error(knodel: Knodel, mode: int, verb: tuple[str, ...]) -> None:
     with tempfile.TemporaryDirectory() as parent:
         Path(parent).chmod(0o755)
         state = Path(parent) / "state"

@@ -56,7 +56,7 @@ def lines(*parts: Any) -> list[tuple[str, str]]:
     return [(one.kind, one.detail) for one in timeline(*parts)]
 
 
-def test_a_version_came_after_its_event_though_the_history_knows_whole_seconds_alone() -> None:
+def test_a_version_is_listed_after_its_event_despite_whole_seconds() -> None:
     assert [kind for kind, _ in lines(event(), model(), [])] == ["sent", "received", "applied", "revision"]
     assert [one.at for one in timeline(event(), None, [])] == [
         "2026-01-01T00:00:09.100Z", "2026-01-01T00:00:09.200Z", "2026-01-01T00:00:09.300Z",
@@ -87,7 +87,7 @@ def test_steps_of_a_rollout_that_the_model_forgot_are_those_of_the_last_event() 
     assert shown == ["sent", "received", "applied", "revision", "step", "rolledback"]
 
 
-def test_what_nobody_was_told_says_why() -> None:
+def test_an_unsent_event_is_listed_with_the_reason() -> None:
     told = outgoing(STARTED, "2026-01-01T00:00:10Z", "Failed")
     assert lines(event(), model(), [told])[-1] == ("started", f"{NEW} (not sent: the sink answered 503)")
 

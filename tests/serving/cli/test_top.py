@@ -60,7 +60,7 @@ async def test_the_dearest_model_comes_first_with_its_split(two: Served, state: 
     assert rows[2] == ["iris", "1/2", "1.00", "2.00", "0.00", "0.00", "0.00", "3.00"]
 
 
-async def test_without_prices_there_are_pod_hours_and_a_word_on_how_to_set_them(two: Served) -> None:
+async def test_without_prices_top_prints_pod_hours_and_how_to_set_prices(two: Served) -> None:
     done = await two.knodel("top")
     assert "TOTAL (POD-HOURS)" in done.out
     assert "no prices are set" in done.out
@@ -86,7 +86,7 @@ async def test_structured_output_has_seconds_and_money(two: Served, state: Path)
     assert iris["cost"]["total"] == pytest.approx(3.0)
 
 
-async def test_a_dry_run_tells_what_a_model_would_cost(served: Served, state: Path) -> None:
+async def test_a_dry_run_prints_the_cost_of_a_model(served: Served, state: Path) -> None:
     bare = await served.knodel("deploy", "iris", "--uri", ARTIFACT, "--max", "2", "--dry-run")
     set_prices(state)
     done = await served.knodel("deploy", "iris", "--uri", ARTIFACT, "--max", "2", "--dry-run")
@@ -126,13 +126,13 @@ async def test_another_policy_shows_what_it_would_have_done(decided: Served) -> 
     assert "replayed: 3" in (await decided.knodel("explain", "iris", "--replay", "--with", "maxReplicas=3")).out
 
 
-async def test_a_decision_that_other_rules_made_is_called_so(served: Served) -> None:
+async def test_a_decision_of_other_rules_is_marked(served: Served) -> None:
     await served.deploy("iris")
     await add_autoscaler(served, "iris-00001", "iris", Spent(), **{INPUTS_ANNOTATION: kept(to=5)})
     assert "→ 5, replayed: 8, since the rules have changed" in (await served.knodel("explain", "iris", "--replay")).out
 
 
-async def test_a_model_without_decisions_says_so(served: Served) -> None:
+async def test_a_model_without_decisions_has_nothing_to_replay(served: Served) -> None:
     await served.deploy("iris")
     assert "no recorded decision to replay" in (await served.knodel("explain", "iris", "--replay")).out
 
@@ -148,7 +148,7 @@ async def test_a_model_without_decisions_says_so(served: Served) -> None:
         (["--replay", "--with", "targetUtilization=7"], ["targetUtilization", "from 0.01 to 1"]),
     ],
 )
-async def test_what_cannot_be_replayed_is_refused_by_name(
+async def test_an_invalid_policy_value_is_refused_by_its_name(
     decided: Served, options: list[str], words: list[str]
 ) -> None:
     check(await decided.knodel("explain", "iris", *options), 2, words)

@@ -141,7 +141,7 @@ def test_a_named_pipe_is_refused_and_not_waited_for(knodel: Knodel, tmp_path: Pa
         mapping_of(None, str(tmp_path / "fifo"))
 
 
-def test_an_unknown_verb_is_told_the_one_that_looks_like_it(knodel: Knodel) -> None:
+def test_an_unknown_verb_is_reported_with_a_similar_one(knodel: Knodel) -> None:
     assert "`deploy`" in knodel("depoly").err
 
 
@@ -157,7 +157,7 @@ def test_ls_is_list(knodel: Knodel) -> None:
 
 
 @pytest.mark.parametrize("verb", COMMANDS)
-def test_every_verb_says_what_it_does(knodel: Knodel, verb: str) -> None:
+def test_the_help_of_every_verb_has_its_options(knodel: Knodel, verb: str) -> None:
     done = knodel(*verb.split(), "--help")
 
     assert done.code == 0
