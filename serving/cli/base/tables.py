@@ -72,6 +72,8 @@ def lay_out(
             cells = [[row[column] for column in kept] for row in cells]
         if _total(widths, gap) > columns and len(cells) > 1:
             return _records(whole, columns, coloured)
+        while _total(widths, gap) > columns and len(widths) > 1:  # heads without rows
+            cells, widths = [cells[0][:-1]], widths[:-1]
     cells = list(_cut(cells, widths, wrapped, ellipsis))
     return _text(cells, widths, gap, coloured)
 

@@ -85,6 +85,7 @@ def test_states_are_coloured_and_other_cells_are_not() -> None:
 
 def test_a_table_without_rows_keeps_its_heads() -> None:
     assert lay_out([["NAME", "READY"]], 80) == "NAME   READY\n"
+    assert lay_out([["NAME", "READY", "STORAGE"]], 14) == "NAME  READY\n"
 
 
 class Terminal(io.StringIO):
