@@ -19,6 +19,7 @@ from serving.types.settings.state import CONTROL_SOCKET, TOKEN_FILE, Facts, Stat
 RESTART_WINDOW = 5.0  # s; `knodel up` takes one
 SYSTEMS = {"darwin": "macOS", "win32": "Windows"}
 STATE_VARIABLE = "KNODEL_STATE"
+_OPEN = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_CLOEXEC"))  # Windows has neither
 HOST = "localhost"  # the Host header of requests over the unix socket
 
 
@@ -169,9 +170,7 @@ class LocalPlatform:
 
 def _read_own(path: Path, owner: int) -> str:
     """Read a file of `owner`. Raises OSError for a symlink and for another user's file, which may leak the token."""
-    if sys.platform == "win32":  # `find` raises before
-        raise OSError("only Linux has platforms")
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+    with os.fdopen(os.open(path, _OPEN), "rb") as file:
         if os.fstat(file.fileno()).st_uid != owner:
             raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
         return file.read().decode("utf-8", "replace")
