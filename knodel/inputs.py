@@ -90,6 +90,8 @@ def _converted(name: str, array: Tensor, spec: TensorSpec | None) -> Tensor:
         if not all(isinstance(item, str | bytes) for item in array.ravel().tolist()):
             raise InputMismatch(f"input {name!r} has values that are not strings: the model expects strings")
         return array.astype(object)
+    if datatype not in DATATYPES:
+        raise InputMismatch(f"input {name!r} has the datatype {datatype}, which is none of {', '.join(DATATYPES)}")
     wanted = DATATYPES[datatype].dtype
     if array.dtype == wanted:
         return array
@@ -97,7 +99,7 @@ def _converted(name: str, array: Tensor, spec: TensorSpec | None) -> Tensor:
         with np.errstate(all="ignore"):
             made: Tensor = array.astype(wanted)
             same = array.dtype.kind not in "OSU" and (wanted.kind == "f" or np.array_equal(made, array))
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OverflowError) as error:
         raise InputMismatch(f"input {name!r} has values that are not numbers: the model expects {datatype}") from error
     if array.dtype.kind == "O":  # mixed columns of a data frame
         same = all(isinstance(item, int | float | np.number) for item in array.ravel().tolist())

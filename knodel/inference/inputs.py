@@ -70,6 +70,8 @@ def _lists_of(data: Any, specs: Sequence[TensorSpec]) -> list[InputTensor]:
     inputs = []
     for spec in specs:
         shape, flat = _flattened(data[spec.name], spec)
+        if not flat:
+            raise InputMismatch("there is no row: give at least one")
         expected = spec.shape or ()
         if len(shape) != len(expected) or any(
             wanted not in (ANY, size) for wanted, size in zip(expected, shape, strict=True)

@@ -11,6 +11,9 @@ from serving.client.errors import ClientError
 from serving.client.http import FOREIGN
 from serving.engines.base.engine import TensorSpec
 
+MALFORMED = (KeyError, TypeError, ValueError, AttributeError, OverflowError, MemoryError, RecursionError)
+"""What reading a JSON value of another shape than expected may raise."""
+
 
 @dataclass(frozen=True)
 class ModelMetadata:
@@ -29,7 +32,7 @@ def metadata_from(name: str, content: bytes, revision: str) -> ModelMetadata:
     try:
         value = json.loads(content)
         inputs = tuple(_spec(one) for one in value["inputs"])
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+    except MALFORMED as error:
         raise ClientError(f"the response of model {name} is not model metadata: {FOREIGN}") from error
     return ModelMetadata(inputs, frozenset({revision} if revision else ()))
 

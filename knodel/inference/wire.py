@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from knodel.inference.inputs import InputTensor
+from knodel.inference.metadata import MALFORMED
 from knodel.results.prediction import PredictionOutput
-from serving.client.errors import ClientError
+from serving.client.errors import ClientError, UsageError
 from serving.client.http import FOREIGN
 
 JSON_LENGTH = "Inference-Header-Content-Length"
@@ -23,7 +24,7 @@ def encode(
 ) -> tuple[dict[str, str], bytes]:
     """Return headers and body of a request; arrays are binary, lists JSON.
 
-    `outputs` are the names of the wanted outputs, None for all.
+    `outputs` are the names of the wanted outputs, None for all. Raises UsageError for parameters that are not JSON.
     """
     blobs: list[bytes] = []
     made: list[dict[str, Any]] = []
@@ -44,11 +45,19 @@ def encode(
         request["outputs"] = [{"name": name} for name in outputs]
     if given := {**({"binary_data_output": True} if is_binary else {}), **(parameters or {})}:
         request["parameters"] = given
-    head = json.dumps(request).encode()
+    head = to_json(request)
     if not is_binary:
         return {"Content-Type": "application/json"}, head
     headers = {"Content-Type": "application/octet-stream", JSON_LENGTH: str(len(head))}
     return headers, b"".join([head, *blobs])
+
+
+def to_json(request: Mapping[str, Any]) -> bytes:
+    """Return a request as JSON. Raises UsageError for values that JSON cannot hold, such as arrays."""
+    try:
+        return json.dumps(request).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"the request is not JSON ({error}): give numbers, strings, lists and dicts") from error
 
 
 def decode(name: str, headers: Mapping[str, str], body: bytes) -> tuple[str, list[PredictionOutput]]:
@@ -67,7 +76,7 @@ def decode(name: str, headers: Mapping[str, str], body: bytes) -> tuple[str, lis
                 values, rest = _from_bytes(one["datatype"], shape, rest[:size]), rest[size:]
             outputs.append(PredictionOutput(str(one["name"]), str(one["datatype"]), shape, values))
         return str(value.get("id") or ""), outputs
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+    except MALFORMED as error:
         raise ClientError(f"the response of model {name} is not an inference response ({error}): {FOREIGN}") from error
 
 

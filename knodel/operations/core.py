@@ -100,15 +100,17 @@ def parse_url(url: str, api_key: str) -> ModelsUrl:
 
     try:
         parts = urlsplit(url)
-        port = parts.port or {"http": 80, "https": 443}[parts.scheme]
-    except (KeyError, ValueError):
+        port = {"http": 80, "https": 443}[parts.scheme] if parts.port is None else parts.port
+    except (AttributeError, KeyError, TypeError, ValueError):
         raise UsageError(
             f"{url} is not an http:// or https:// URL: give one such as https://models.example.com"
         ) from None
     if not parts.hostname or parts.username is not None:
         raise UsageError("the URL has no host, or has a user: give one such as https://models.example.com, and api_key")
-    if not (api_key.isascii() and api_key.isprintable()):
-        raise UsageError("api_key has characters that are not printable ASCII: check the key")
+    if parts.query or parts.fragment:
+        raise UsageError("the URL has a query or a fragment: give one such as https://models.example.com")
+    if not (isinstance(api_key, str) and api_key.isascii() and api_key.isprintable()):
+        raise UsageError("api_key is not a text of printable ASCII: check the key")
     endpoint = ServerAddress(
         parts.hostname,
         port,

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Mapping, Sequence
+from types import NoneType
 from typing import Any, NamedTuple
 
 from clusters.base.errors import KnodelError
 from knodel.inference.entrance import DENIED, Entrance, denied, entrance_of
 from knodel.inference.inputs import InputTensor, inputs_of, is_raw_request, row_count, rows_of
 from knodel.inference.metadata import ModelMetadata, metadata_from
-from knodel.inference.wire import decode, encode
+from knodel.inference.wire import decode, encode, to_json
 from knodel.operations.core import ClientCore, check_name, check_timeout
 from knodel.results.prediction import Prediction, PredictionOutput
 from serving.client.effects import (
@@ -88,11 +88,15 @@ def predict(
         raise UsageError(f"batch_size is {batch_size!r}: give a number of rows, such as 1000")
     if isinstance(parallel, bool) or not isinstance(parallel, int) or parallel < 1:
         raise UsageError(f"parallel is {parallel!r}: give a number of requests, such as {PARALLEL}")
+    if isinstance(outputs, str):
+        raise UsageError(f"outputs is a text: give a list of names, such as [{outputs!r}]")
+    if not isinstance(parameters, Mapping | NoneType):
+        raise UsageError(f"parameters is a {type(parameters).__name__}: give a dict")
     began = yield from now()
     if is_raw_request(data):
         if batch_size is not None or outputs is not None or parameters is not None:
             raise UsageError("a whole request has its own fields: omit batch_size, outputs and parameters")
-        answer = yield from _send(core, request, {"Content-Type": "application/json"}, json.dumps(data).encode())
+        answer = yield from _send(core, request, {"Content-Type": "application/json"}, to_json(data))
         return _prediction(core, name, [answer], (yield from now()) - began)
     metadata, inputs = yield from _inputs(core, request, data)
     if batch_size is None:
@@ -267,7 +271,7 @@ def _prediction(core: ClientCore, name: str, answers: Sequence[HttpAnswer], seco
     parts = [decode(name, answer.headers, answer.content) for answer in answers]
     request_id, outputs = parts[-1]
     if len(parts) > 1:
-        outputs = [_joined(name, [part[index] for _, part in parts]) for index in range(len(outputs))]
+        outputs = _joined(name, [part for _, part in parts])
     headers = answers[-1].headers
     timing = _timing(headers.get("server-timing", ""))
     recent = core.recent.setdefault(name, deque(maxlen=RECENT))
@@ -275,12 +279,19 @@ def _prediction(core: ClientCore, name: str, answers: Sequence[HttpAnswer], seco
     return Prediction(name, headers.get(REVISION, ""), request_id, seconds, tuple(outputs), timing, tuple(recent))
 
 
-def _joined(name: str, parts: Sequence[PredictionOutput]) -> PredictionOutput:
-    if len({(part.name, part.datatype, part.shape[1:]) for part in parts}) > 1:
+def _joined(name: str, parts: Sequence[Sequence[PredictionOutput]]) -> list[PredictionOutput]:
+    """Return the outputs of all parts, joined by rows. Raises ClientError for parts that differ, or have no rows."""
+    if len({tuple((one.name, one.datatype, one.shape[1:]) for one in part) for part in parts}) > 1:
         raise ClientError(
-            f"the parts of the response of model {name} have different shapes, so they cannot be joined: "
+            f"the parts of the response of model {name} have different outputs, so they cannot be joined: "
             "its versions differ; give tag, or omit batch_size"
         )
+    if scalar := next((one.name for one in parts[0] if not one.shape), ""):
+        raise ClientError(f"output {scalar} of model {name} has no rows, so parts cannot be joined: omit batch_size")
+    return [_joined_output(several) for several in zip(*parts, strict=True)]
+
+
+def _joined_output(parts: Sequence[PredictionOutput]) -> PredictionOutput:
     first = parts[0]
     shape = (sum(part.shape[0] for part in parts), *first.shape[1:])
     if isinstance(first.values, list):
@@ -297,6 +308,6 @@ def _timing(header: str) -> dict[str, float]:
         name, _, rest = entry.strip().partition(";")
         for parameter in rest.split(";"):
             key, _, value = parameter.strip().partition("=")
-            if key == "dur" and value.replace(".", "", 1).isdigit():
+            if key == "dur" and value.replace(".", "", 1).isdecimal():
                 found[name] = float(value)
     return found

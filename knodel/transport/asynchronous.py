@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Hashable
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Hashable
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from serving.client.blocking import NoProgress, Progress, as_method
@@ -191,13 +191,13 @@ class AwaitsCalls(Protocol[CoreOf]):
 
 def awaitable(
     operation: Callable[Concatenate[Core, P], Call[T]],
-) -> Callable[Concatenate[AwaitsCalls[Core], P], Awaitable[T]]:
+) -> Callable[Concatenate[AwaitsCalls[Core], P], Coroutine[Any, Any, T]]:
     """Return an asynchronous method that runs an operation, with the operation's signature and docstring."""
 
-    def method(self: AwaitsCalls[Core], /, *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
+    def method(self: AwaitsCalls[Core], /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
         return self.driver.run(operation(self.core, *args, **kwargs))
 
-    return as_method(method, operation, "Awaitable[{}]")
+    return as_method(method, operation, "Coroutine[Any, Any, {}]")
 
 
 def async_iterator(

@@ -21,6 +21,9 @@ LIBRARIES = ("httpx2", "httpx")
 PLAIN = {"Accept-Encoding": "identity"}  # a small compressed response could fill the memory
 NOT_SENT = ("ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "UnsupportedProtocol", "LocalProtocolError")
 """Errors of the library after which the server has received no part of a request."""
+POOL = {"max_connections": None, "keepalive_expiry": 4.0}
+"""Options of a pool: threads and iterators never wait for a connection, and an idle one is closed before a server with
+the common limit of 5 s closes it, since a request that is lost by that must not be sent again."""
 
 
 def url_of(endpoint: ServerAddress, target: str) -> str:
@@ -54,6 +57,13 @@ def library_of(client: Any) -> Any:
     )
 
 
+def opened(client: Any) -> tuple[Any, Any]:
+    """Return a client of the caller, and its library. Raises UsageError if it is closed."""
+    if client.is_closed:
+        raise UsageError("http_client is closed: give an open one, or omit it for a new one")
+    return client, library_of(client)
+
+
 def check_client(client: Any, *, asynchronous: bool) -> None:
     """Raise UsageError unless `client` is an HTTP client of the right kind, or None."""
     if client is None:
@@ -66,10 +76,16 @@ def check_client(client: Any, *, asynchronous: bool) -> None:
 
 @contextmanager
 def translated(library: Any, request: HttpRequest) -> Iterator[None]:
-    """Raise Unreachable, or NotConnected if nothing was sent, for errors of the library in the block."""
+    """Raise Unreachable, or NotConnected if nothing was sent, for errors of the library in the block.
+
+    Raises ClientError with the status of a response that an event hook of the caller has raised.
+    """
     began = time.monotonic()
     try:
         yield
+    except library.HTTPStatusError as error:  # by an event hook of the caller
+        status, remedy = error.response.status_code, "without raise_for_status in its event hooks, the reason is shown"
+        raise ClientError(f"http_client raised HTTP {status} of {request.endpoint.where}: {remedy}", status) from error
     except (library.HTTPError, library.InvalidURL, library.StreamError, TimeoutError, OSError) as error:
         late = request.timeout if _is_late(library, error, began, request.timeout) else None
         found = NotConnected if any(isinstance(error, getattr(library, name)) for name in NOT_SENT) else Unreachable
@@ -96,6 +112,7 @@ class BodyParts:
 
     def __init__(self, request: HttpRequest) -> None:
         self._where = request.endpoint.where
+        self._remedy = "give batch_size for smaller parts, or outputs" if request.inference else FOREIGN
         self._parts: list[bytes] = []
         self._size = 0
 
@@ -104,7 +121,8 @@ class BodyParts:
         self._size += len(part)
         self._parts.append(part)
         if self._size > MAX_BODY_BYTES:
-            raise ClientError(f"the response of {self._where} is larger than {format_size(MAX_BODY_BYTES)}: {FOREIGN}")
+            limit = format_size(MAX_BODY_BYTES)
+            raise ClientError(f"the response of {self._where} is larger than {limit}: {self._remedy}")
 
     def content(self) -> bytes:
         """Return the whole body."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -12,7 +13,16 @@ import httpcore2
 import httpx2
 
 from clusters.net import unix_sockets
-from knodel.transport.common import BodyParts, LineParts, LineStream, answer_of, arguments_of, library_of, translated
+from knodel.transport.common import (
+    POOL,
+    BodyParts,
+    LineParts,
+    LineStream,
+    answer_of,
+    arguments_of,
+    opened,
+    translated,
+)
 from knodel.transport.threads import check_owner
 from serving.client.effects import OK_BELOW, HttpAnswer, HttpRequest
 from serving.client.http import ServerAddress
@@ -26,8 +36,9 @@ class AsyncHttpxTransport:
 
     def __init__(self, http_client: Any = None) -> None:
         self._given = http_client
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._clients: dict[ServerAddress, httpx2.AsyncClient] = {}
+        self._clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[ServerAddress, httpx2.AsyncClient]] = (
+            weakref.WeakKeyDictionary()
+        )
 
     async def exchange(self, request: HttpRequest) -> HttpAnswer:
         """Perform `Exchange`."""
@@ -77,23 +88,18 @@ class AsyncHttpxTransport:
 
     async def close_all(self) -> None:
         """Close all connections of this event loop; a client that the caller gave stays open."""
-        if self._loop is not asyncio.get_running_loop():
-            return
-        clients, self._clients = list(self._clients.values()), {}
-        for client in clients:
+        for client in self._clients.pop(asyncio.get_running_loop(), {}).values():
             await client.aclose()
 
     def _client(self, request: HttpRequest) -> tuple[Any, Any]:
         """Return the HTTP client for a request, and its library."""
         if request.inference and self._given is not None:
-            return self._given, library_of(self._given)
-        loop = asyncio.get_running_loop()
-        if self._loop is not loop:
-            self._loop, self._clients = loop, {}  # connections belong to their event loop
-        found = self._clients.get(request.endpoint)
+            return opened(self._given)
+        clients = self._clients.setdefault(asyncio.get_running_loop(), {})  # several threads may run event loops
+        found = clients.get(request.endpoint)
         if found is None:
             found = httpx2.AsyncClient(transport=_AsyncPoolTransport(request.endpoint), trust_env=False)
-            self._clients[request.endpoint] = found
+            clients[request.endpoint] = found
         return found, httpx2
 
 
@@ -118,7 +124,7 @@ class _AsyncPoolTransport(httpx2.AsyncHTTPTransport):
 
     def __init__(self, endpoint: ServerAddress) -> None:
         # Not the initializer of the base class: it makes a pool without a `network_backend`.
-        shared: dict[str, Any] = {"ssl_context": endpoint.tls}
+        shared: dict[str, Any] = {"ssl_context": endpoint.tls, **POOL}
         proxy = endpoint.proxy
         if proxy is not None:
             self._pool = httpcore2.AsyncHTTPProxy(

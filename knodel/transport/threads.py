@@ -17,13 +17,14 @@ import httpx2
 
 from clusters.net import unix_sockets
 from knodel.transport.common import (
+    POOL,
     BodyParts,
     Deadline,
     LineParts,
     LineStream,
     answer_of,
     arguments_of,
-    library_of,
+    opened,
     translated,
 )
 from serving.client.effects import OK_BELOW, HttpAnswer, HttpRequest
@@ -105,7 +106,7 @@ class HttpxTransport:
     def _client(self, request: HttpRequest) -> tuple[Any, Any]:
         """Return the HTTP client for a request, and its library."""
         if request.inference and self._given is not None:
-            return self._given, library_of(self._given)
+            return opened(self._given)
         if self._pid != os.getpid():
             self._start()  # the connections belong to the parent process
         with self._lock:
@@ -141,7 +142,7 @@ class _PoolTransport(httpx2.HTTPTransport):
 
     def __init__(self, endpoint: ServerAddress, deadline: Deadline) -> None:
         # Not the initializer of the base class: it makes a pool without a `network_backend`.
-        shared: dict[str, Any] = {"ssl_context": endpoint.tls, "network_backend": _Backend(endpoint, deadline)}
+        shared: dict[str, Any] = {"ssl_context": endpoint.tls, "network_backend": _Backend(endpoint, deadline), **POOL}
         proxy = endpoint.proxy
         if proxy is not None:
             self._pool = httpcore2.HTTPProxy(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Awaitable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -55,8 +55,7 @@ async def test_the_same_with_the_asynchronous_client(platform: Machine) -> None:
         async for step in client.rollout("later", timeout=60):
             seen.append(step)
             if step.percent and not any(earlier.percent for earlier in seen[:-1]):  # once: later changes may wait
-                stopping: Awaitable[knodel.Model] = client.abort("later")
-                await stopping
+                await asyncio.create_task(client.abort("later"))
         assert seen[0].candidate == "later-00002"
         assert (seen[-1].phase, seen[-1].percent, seen[-1].ended) == ("RolledBack", 0, True)
         assert [line.replica async for line in client.logs("later", tail=1)]
@@ -107,6 +106,8 @@ def test_without_numpy_lists_are_sent_as_json(client: knodel.Client, monkeypatch
     assert answer["y"] == [2.0, 5.0]
     with pytest.raises(knodel.Invalid, match=r"input 'x' has values that FP32 cannot hold; its inputs: x FP32 \[-1\]"):
         client.predict("double", ["a"])
+    with pytest.raises(knodel.Invalid, match="there is no row: give at least one"):
+        client.predict("double", [], batch_size=1)
 
 
 @pytest.mark.parametrize(("data", "message"), [
@@ -197,6 +198,9 @@ def test_an_event_of_a_training_makes_a_version(client: knodel.Client, platform:
 @pytest.mark.parametrize(("arguments", "message"), [
     ({"state": "/s", "kube_context": "c"}, "state and kube_context select different platforms"),
     ({"url": "ftp://h"}, "ftp://h is not an http:// or https:// URL"),
+    ({"url": 5}, "5 is not an http:// or https:// URL"),
+    ({"url": "http://h/?key=1"}, "the URL has a query or a fragment"),
+    ({"url": "http://h", "api_key": 5}, "api_key is not a text of printable ASCII"),
     ({"url": "http://h", "env": "e"}, "a URL and a platform are given"),
     ({"env": "nowhere"}, "there is no environment 'nowhere'"),
     ({"api_key": "k"}, "api_key is for the URL of models: give url as well"),
@@ -219,6 +223,10 @@ def test_without_a_platform_the_first_call_names_the_remedy(tmp_path: Path) -> N
     (lambda client: client.predict("Double", [1]), "name: "),
     (lambda client: client.predict("double", [1], batch_size=0), "batch_size is 0: give a number of rows"),
     (lambda client: client.predict("double", [1], parallel=0), "parallel is 0"),
+    (lambda client: client.predict("double", [1], outputs="y"), r"outputs is a text: give a list .* such as \['y'\]"),
+    (lambda client: client.predict("double", [1], parameters="a"), "parameters is a str: give a dict"),
+    (lambda client: client.predict("double", [1], parameters={"a": X}), "the request is not JSON .*ndarray"),
+    (lambda client: client.predict("double", [10**400]), "input 'x' has values that are not numbers"),
     (lambda client: client.predict("double", [1], timeout=-1), "timeout is -1: give a number of seconds"),
     (lambda client: client.traffic("double", {"latest": "all"}), "the split is not a dict of percentages"),
     (lambda client: client.traffic("double", {"latest": 90}), "the percents sum to 90: they must sum to 100"),

@@ -63,7 +63,7 @@ def test_both_clients_have_the_same_methods_and_signatures() -> None:
         assert one.parameters == other.parameters
         assert getattr(knodel.Client, name).__doc__ == getattr(knodel.AsyncClient, name).__doc__ != None  # noqa: E711
     assert str(inspect.signature(knodel.Client.get).return_annotation) == "Model"
-    assert str(inspect.signature(knodel.AsyncClient.get).return_annotation) == "Awaitable[Model]"
+    assert str(inspect.signature(knodel.AsyncClient.get).return_annotation) == "Coroutine[Any, Any, Model]"
     assert str(inspect.signature(knodel.Client.rollout).return_annotation) == "Iterator[RolloutStep]"
     assert str(inspect.signature(knodel.AsyncClient.rollout).return_annotation) == "AsyncIterator[RolloutStep]"
     bound = inspect.signature(knodel.Client(state="/nonexistent").predict)

@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -331,6 +332,69 @@ def test_an_answer_of_something_else(kind: str, serve: Any) -> None:
     address, _ = serve(sends(response([])))
     with pytest.raises(knodel.KnodelError, match="the response of model m is not model metadata"):
         predict(kind, url_of(address), [1.0])
+    address, _ = serve(sends(response({"inputs": [{"name": "x", "datatype": "FOO", "shape": [-1]}]})))
+    with pytest.raises(knodel.Invalid, match="input 'x' has the datatype FOO, which is none of BOOL"):
+        predict(kind, url_of(address), [1.0])
+
+
+OUTPUT: dict[str, object] = {"name": "y", "datatype": "FP32", "shape": [1], "data": [2.0]}
+
+
+@pytest.mark.parametrize(("outputs", "message"), [
+    ([[{**OUTPUT, "datatype": "UINT8", "data": [300]}]], "is not an inference response .*300"),
+    ([[{**OUTPUT, "shape": [float("inf")]}]], "is not an inference response .*infinity"),
+    ([[OUTPUT], [OUTPUT, OUTPUT]], "have different outputs, so they cannot be joined"),
+    ([[OUTPUT, OUTPUT], [OUTPUT]], "have different outputs, so they cannot be joined"),
+    ([[{**OUTPUT, "shape": []}]], "output y of model m has no rows, so parts cannot be joined: omit batch_size"),
+])  # fmt: skip
+def test_outputs_that_cannot_be_read_or_joined(
+    kind: str, serve: Any, outputs: list[list[dict[str, object]]], message: str
+) -> None:
+    address, _ = serve(WAY, WAY, *(sends(response({"outputs": several})) for several in outputs))
+    with pytest.raises(knodel.KnodelError, match=message):
+        predict(kind, url_of(address), [1.0, 2.0], batch_size=1, parallel=1)
+
+
+def test_durations_that_are_no_numbers_are_ignored(kind: str, serve: Any) -> None:
+    address, _ = serve(WAY, WAY, sends(response(ANSWER, headers="Server-Timing: a;dur=\u00b2, b;dur=1.5\r\n")))
+    assert predict(kind, url_of(address), [1.0]).timing == {"b": 1.5}
+
+
+def test_a_large_prediction_has_a_remedy_of_its_own(kind: str, serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("knodel.transport.common.MAX_BODY_BYTES", 1000)
+    address, _ = serve(WAY, WAY, sends(response({**ANSWER, "more": "x" * 1000})))
+    with pytest.raises(knodel.KnodelError, match="is larger than 1000 bytes: give batch_size for smaller parts"):
+        predict(kind, url_of(address), [1.0])
+
+
+def test_iterators_of_threads_never_wait_for_a_connection(serve: Any) -> None:
+    address, server = serve(sends(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\na\n\r\n"))
+    transport = HttpxTransport()
+    open_ones = [transport.open(HttpRequest(address, "GET", "/", timeout=5), None).stream for _ in range(25)]
+    assert [transport.read_line(one) for one in open_ones] == [b"a\n"] * 25
+    for one in open_ones:
+        transport.close(one)
+    transport.close_all()
+    assert len(server.heads) == 25
+
+
+def test_event_loops_of_several_threads_share_a_client(serve: Any) -> None:
+    address, _ = serve(lambda wire, head: wire.sendall(response(ANSWER if b"POST" in head else METADATA)))
+    client, together = knodel.AsyncClient(url_of(address)), threading.Barrier(2)
+
+    async def ask() -> list[float]:
+        values = []
+        for _ in range(20):
+            together.wait(10)
+            values.append((await client.predict("m", [1.0]))["y"][0])
+        assert len(client._transport._clients) == 2
+        together.wait(10)
+        await client.aclose()
+        return values
+
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda _: asyncio.run(ask()), range(2)))
+    assert found == [[2.0] * 20] * 2
 
 
 def answers(request: Any) -> tuple[int, object]:
@@ -378,6 +442,21 @@ def test_errors_of_a_client_of_the_caller_are_translated(library: Any) -> None:
         client = knodel.Client("http://models/models/m", http_client=mine, retries=0)
         with pytest.raises(knodel.Unreachable, match=r"the server at models:80 does not respond \(cut\)"):
             client.predict("m", [1.0])
+
+
+@pytest.mark.parametrize("library", [httpx, httpx2])
+def test_a_client_of_the_caller_that_raises_or_is_closed(library: Any) -> None:
+    def check(answer: Any) -> None:
+        answer.raise_for_status()
+
+    refusing = library.MockTransport(lambda _: library.Response(400, json={"error": "bad"}))
+    with library.Client(transport=refusing, event_hooks={"response": [check]}) as mine:
+        client = knodel.Client("http://models/models/m", http_client=mine)
+        with pytest.raises(knodel.KnodelError, match="http_client raised HTTP 400 of the server at models:80") as seen:
+            client.predict("m", [1.0])
+        assert not isinstance(seen.value, knodel.Unreachable)
+    with pytest.raises(knodel.Invalid, match="http_client is closed: give an open one"):
+        client.predict("m", [1.0])
 
 
 def test_a_client_of_the_wrong_kind_is_refused() -> None:
