@@ -52,7 +52,9 @@ def digest_files(folder: Path, uri: str) -> dict[str, str]:
 
 
 def list_files(folder: Path, uri: str) -> list[str]:
-    """Return the relative paths (POSIX, sorted) of all files below a folder.
+    """Return the relative paths (POSIX, sorted) of all files below a folder, but `__pycache__`.
+
+    Running or testing a model's code writes `__pycache__`; with it, the same code would be another version.
 
     Raises StorageError for links to the outside, links to folders (they can form cycles), names with line breaks or
     backslashes (they make the listing ambiguous), paths of more than DEEPEST parts, and more than MOST_FILES files.
@@ -64,6 +66,7 @@ def list_files(folder: Path, uri: str) -> list[str]:
             raise StorageError(f"{uri}: has {DEEPEST} nested folders, the limit: name the model's own folder")
         for name in [*folders, *files]:
             _check_entry(here / name, folder, uri)
+        folders[:] = [name for name in folders if name != "__pycache__"]
         names += [(here / name).relative_to(folder).as_posix() for name in files]
         if len(names) > MOST_FILES:
             raise StorageError(f"{uri}: has more than {MOST_FILES} files: name the model's own folder or file")

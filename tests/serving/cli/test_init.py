@@ -132,4 +132,3 @@ def test_the_tests_of_a_project_pass(knodel: Knodel, tmp_path: Path) -> None:
     )  # fmt: skip
 
     assert done.returncode == 0, done.stdout
-    assert "__pycache__" not in {path.name for path in (tmp_path / "model").iterdir()}

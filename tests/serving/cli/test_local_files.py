@@ -43,6 +43,18 @@ async def test_the_same_bytes_make_no_version_and_say_so(served: Served, tmp_pat
     assert (await served.model("m"))["metadata"]["generation"] == 1
 
 
+async def test_bytecode_that_running_a_model_writes_makes_no_version(served: Served, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    model_file(folder, b"class Model: ...", "model.py")
+    await served.knodel("deploy", "m", "--uri", str(folder), "--no-wait")
+    (folder / "__pycache__").mkdir()
+    model_file(folder / "__pycache__", b"bytecode", "model.cpython-311.pyc")
+    again = await served.knodel("deploy", "m", "--uri", str(folder), "--no-wait")
+
+    assert "no new version was created" in again.out
+
+
 async def test_a_dry_run_agrees_with_the_deploy_about_the_same_bytes(served: Served, tmp_path: Path) -> None:
     await served.knodel("deploy", "m", "--uri", model_file(tmp_path, b"old"), "--version", "1", "--no-wait")
     copy, changed = model_file(tmp_path, b"old", "copy.onnx"), model_file(tmp_path, b"new", "new.onnx")

@@ -1,13 +1,9 @@
 """Test the class without a server: `python download.py`, then `pytest`."""
 
-import sys
 from pathlib import Path
 
 import numpy as np
-
-sys.dont_write_bytecode = True  # the folder `model` is deployed as it is
-
-from model.model import Model  # noqa: E402
+from model.model import Model
 
 
 def test_each_text_has_a_label_and_a_score() -> None:

@@ -1,16 +1,12 @@
 """Test the class without a server: `pytest`."""
 
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from model.model import Model
 
 from serving.engines.base.errors import InputRefused
-
-sys.dont_write_bytecode = True  # the folder `model` is deployed as it is
-
-from model.model import Model  # noqa: E402
 
 
 @pytest.fixture
