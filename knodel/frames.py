@@ -32,7 +32,10 @@ def in_order(frame: Any, columns: Sequence[str]) -> Any:
     names = [str(label) for label in labels]
     if not columns or names == [str(index) for index in range(len(names))]:
         return frame
-    places = {name if name in columns else name.replace(" ", "_"): index for index, name in enumerate(names)}
+    places = {}
+    for index, name in enumerate(names):
+        plain = name.replace(" ", "_")
+        places[name if name in columns or plain in names else plain] = index
     if wrong := wrong_names(list(places), columns):
         raise ValueError(f"{wrong}: the columns of the model are {', '.join(columns)}")
     return frame[[labels[places[name]] for name in columns]]

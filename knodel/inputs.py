@@ -25,8 +25,8 @@ class InputMismatch(UsageError):
 def arrays_of(values: Any, inputs: Sequence[TensorSpec] | None) -> dict[str, Tensor]:
     """Return an array for each of `inputs`, with its datatype; of the values themselves if the inputs are not known.
 
-    No value is changed silently: an integer becomes a float, but 1.5 no integer, and no number a text.
-    Raises InputMismatch.
+    A number becomes the nearest one of a float type. Nothing else is changed: 1.5 becomes no integer, a number no text,
+    and a time no number. Raises InputMismatch.
 
     Example:
         >>> arrays_of([[1, 2]], [TensorSpec("x", "FP64", (-1, 2))])
@@ -95,14 +95,36 @@ def _converted(name: str, array: Tensor, spec: TensorSpec | None) -> Tensor:
     wanted = DATATYPES[datatype].dtype
     if array.dtype == wanted:
         return array
+    is_number = array.dtype.kind not in "cmM"  # NumPy would change complex numbers and times to other numbers
     try:
         with np.errstate(all="ignore"):
-            made: Tensor = array.astype(wanted)
-            same = array.dtype.kind not in "OSU" and (wanted.kind == "f" or np.array_equal(made, array))
-    except (ValueError, TypeError, OverflowError) as error:
+            made: Tensor = array.astype(wanted) if is_number else array
+            same = is_number and _is_same(made, array)
+    except OverflowError as error:
+        raise InputMismatch(f"input {name!r} has a number outside the range of {datatype}") from error
+    except (ValueError, TypeError) as error:
         raise InputMismatch(f"input {name!r} has values that are not numbers: the model expects {datatype}") from error
-    if array.dtype.kind == "O":  # mixed columns of a data frame
-        same = all(isinstance(item, int | float | np.number) for item in array.ravel().tolist())
     if not same:
         raise InputMismatch(f"input {name!r} is {array.dtype}: the model expects {datatype}")
     return made
+
+
+def _is_same(made: Tensor, given: Tensor) -> bool:
+    """Return whether each number is the given one, or the nearest of a float type.
+
+    Raises OverflowError for a number that has become infinite.
+    """
+    import numpy as np
+
+    if given.dtype.kind == "O":  # mixed columns of a data frame
+        values = given.ravel().tolist()
+        if not all(isinstance(item, int | float | np.number) for item in values):
+            return False
+        if made.dtype.kind != "f":
+            return bool(made.ravel().tolist() == values)
+        given = given.astype(np.float64)
+    if given.dtype.kind in "SU":
+        return False
+    if made.dtype.kind == "f" and not np.array_equal(np.isinf(made), np.isinf(given)):
+        raise OverflowError
+    return made.dtype.kind == "f" or np.array_equal(made, given)

@@ -17,6 +17,12 @@ def test_columns_get_the_order_of_the_model(columns: tuple[str, ...], values: li
     assert in_order(FRAME, columns).to_numpy()[0].tolist() == values
 
 
+def test_a_column_of_the_very_name_comes_before_one_with_a_space() -> None:
+    frame = pd.DataFrame([[1.0, 2.0, 3.0]], columns=["a_b", "a b", "c"])
+    with pytest.raises(ValueError, match="an unknown 'a b': the columns of the model are a_b, c"):
+        in_order(frame, ("a_b", "c"))
+
+
 def test_a_frame_that_numbers_its_columns_keeps_them() -> None:
     assert list(in_order(pd.DataFrame([[1.0, 2.0]]), ("a", "b")).columns) == [0, 1]
 

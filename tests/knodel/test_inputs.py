@@ -57,6 +57,13 @@ def test_nothing_is_copied_without_need() -> None:
     (PEOPLE.assign(age="20"), COLUMNS, "input 'age' .*: the model expects FP64"),
     (PEOPLE[:0], COLUMNS, "there is no row: give at least one"),
     ([1, 2, 3], COLUMNS, "the model has the inputs age, city, count: give a data frame or a dict by name"),
+    (PEOPLE.assign(count=pd.Series([1.5], dtype=object)), COLUMNS, "input 'count' is object: the model expects INT32"),
+    (PEOPLE.assign(count=pd.Series([1 << 70])), COLUMNS, "input 'count' has a number outside the range of INT32"),
+    ([(1 << 53) + 1, 2.5], [TensorSpec("n", "INT64", (-1,))], "input 'n' is float64: the model expects INT64"),
+    ([1e300], [TensorSpec("n", "FP32", (-1,))], "input 'n' has a number outside the range of FP32"),
+    ([1 + 2j], [TensorSpec("n", "FP32", (-1,))], "input 'n' is complex128: the model expects FP32"),
+    (PEOPLE.assign(age=pd.to_datetime(["2026-01-01"])), COLUMNS, r"input 'age' is datetime64\[.*\]: the model expects"),
+    ([np.timedelta64(1, "h")], [TensorSpec("n", "INT64", (-1,))], r"input 'n' is timedelta64\[h\]: the model expects"),
     ([np.datetime64("2026-01-01")], None, "input 'input-0' is datetime64.*: give numbers or strings"),
 ])  # fmt: skip
 def test_values_that_do_not_fit_are_refused(values: Any, specs: Any, reason: str) -> None:

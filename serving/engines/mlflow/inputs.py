@@ -63,6 +63,8 @@ def _columns(fields: Sequence[Field], native: Sequence[TensorSpec], uri: str) ->
         native, aliases = _renamed(native, names, uri)
         return _by_name(specs, native, uri, aliases)
     target, ordered = native[0], _ordered(names, native[0].columns, uri)
+    for spec in specs:
+        _check_texts(spec, target, uri)
     shape = target.shape
     if shape is not None and len(shape) == _ROWS and len(names) == 1:
         return InputMapping(tuple(specs), lambda inputs: {target.name: _cast(inputs[names[0]], target)})
@@ -123,6 +125,7 @@ def _single(field: Field, target: TensorSpec, uri: str) -> InputMapping:
             "log the model with the signature of its own data"
         )
     spec = _spec(field, field.name or target.name)
+    _check_texts(spec, target, uri)
     return InputMapping((spec,), lambda inputs: {target.name: _cast(inputs[spec.name], target)})
 
 
@@ -152,17 +155,22 @@ def _by_name(
             f"{uri}: the signature has no input {missing[0]!r}, which the model expects: "
             "log the model with the signature of its own data"
         )
-    texts = [one.name for one in native if (one.datatype == BYTES) != (names[one.name].datatype == BYTES)]
-    if texts:
-        raise LoadFailed(
-            f"{uri}: input {texts[0]!r} is {names[texts[0]].datatype} in the signature, and the model expects other "
-            f"values: save the model as ONNX, or {ALLOW}"
-        )
+    for one in native:
+        _check_texts(names[one.name], one, uri)
 
     def convert(inputs: Tensors) -> Tensors:
         return {aliases.get(one.name, one.name): _cast(inputs[one.name], one) for one in native}
 
     return InputMapping(tuple(specs), convert)
+
+
+def _check_texts(spec: TensorSpec, target: TensorSpec, uri: str) -> None:
+    """Raise LoadFailed if one of both is text, and the other is not."""
+    if (spec.datatype == BYTES) != (target.datatype == BYTES):
+        raise LoadFailed(
+            f"{uri}: input {spec.name!r} is {spec.datatype} in the signature, and the model expects other values: save "
+            f"the model as ONNX, or {ALLOW}"
+        )
 
 
 def _compatible(shape: Sequence[int], expected: Sequence[int]) -> bool:
@@ -181,13 +189,23 @@ def _stack(inputs: Tensors, names: Sequence[str], target: TensorSpec) -> Tensor:
         raise InputRefused(f"the inputs have {sorted(lengths)} elements: each needs the same number of rows")
     matrix = np.empty((lengths.pop(), len(names)), DATATYPES[target.datatype].dtype)
     for at, name in enumerate(names):
-        matrix[:, at] = inputs[name]
+        matrix[:, at] = _typed(inputs[name], target)
     return matrix
 
 
 def _cast(tensor: Tensor, target: TensorSpec) -> Tensor:
     """Return the tensor with the engine's type, and a second dimension of 1 if the engine expects a column."""
-    made: Tensor = tensor.astype(DATATYPES[target.datatype].dtype, copy=False)
+    made = _typed(tensor, target)
     if target.shape is not None and len(target.shape) == _MATRIX and made.ndim == _ROWS:
         return made.reshape(-1, 1)
+    return made
+
+
+def _typed(tensor: Tensor, target: TensorSpec) -> Tensor:
+    """Return the tensor with the engine's type; floats are rounded. Raises InputRefused for other changes."""
+    dtype = DATATYPES[target.datatype].dtype
+    with np.errstate(invalid="ignore"):
+        made: Tensor = tensor.astype(dtype, copy=False)
+    if dtype.kind in "biu" and not np.array_equal(made, tensor):
+        raise InputRefused(f"input {target.name!r} of the model is {target.datatype}, which cannot hold these numbers")
     return made

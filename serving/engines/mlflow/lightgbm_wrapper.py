@@ -44,14 +44,14 @@ def booster_text(content: bytes, name: str) -> bytes:
             labels = None
             if root["__class__"] == CLASSIFIER:
                 file = fields["_classes"]["file"]
-                labels = np.load(io.BytesIO(_read(archive, file, LARGEST_LABELS)), allow_pickle=False).tolist()
+                found = np.load(io.BytesIO(_read(archive, file, LARGEST_LABELS)), allow_pickle=False)
+                labels = json.dumps({"classes": found.tolist()})
     except Exception as error:  # a damaged file causes errors of many types
         raise LoadFailed(f"{name} is not a wrapper of LightGBM that can be read without its code") from error
     if differs:
         raise LoadFailed(f"{name} stopped early, or has pandas' categories, which only its wrapper applies")
     if labels is not None:
-        line = f"scikit_learn:{json.dumps({'classes': labels})}"
-        text = text.replace("\nend of parameters\n", f"\nend of parameters\n{line}\n")
+        text = text.replace("\nend of parameters\n", f"\nend of parameters\nscikit_learn:{labels}\n")
     return text.encode()
 
 

@@ -115,7 +115,7 @@ class InvocationsCodec:
         if form == SPLIT:
             return self._of_frame(*_split(value))
         if form == RECORDS or (form == INSTANCES and isinstance(value, list) and value and isinstance(value[0], dict)):
-            return self._of_frame(*_records(form, value))
+            return self._of_frame(*_records(form, value, self._codec.limits.json_numbers))
         if form == INPUTS and isinstance(value, dict):
             return self._by_name(value)
         only = self._only()
@@ -187,7 +187,7 @@ def _in_order(names: Sequence[str], columns: Columns, rows: Rows) -> list[Any]:
     if not names or columns is None:
         return list(rows)
     plain = [column.replace(" ", "_") for column in columns]  # as LightGBM stores names
-    if set(names) <= set(plain):
+    if not set(names) <= set(columns) and set(names) <= set(plain):
         columns = plain
     _check_columns(names, columns, names)
     places = [columns.index(name) for name in names]
@@ -211,18 +211,26 @@ def _split(value: Any) -> tuple[Columns, Rows]:
     return names, rows
 
 
-def _records(form: str, value: Any) -> tuple[Columns, Rows]:
-    """Return columns and rows of records; a value that a record lacks is null. Raises InvalidRequest."""
+def _records(form: str, value: Any, most: int) -> tuple[Columns, Rows]:
+    """Return columns and rows of records; a value that a record lacks is null.
+
+    Raises InvalidRequest, and ContentTooLarge for more than `most` values with those that are lacking.
+    """
     if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
         raise InvalidRequest(f"{form} must be a list of objects")
     names = list(dict.fromkeys(name for row in value for name in row))
+    if len(names) * len(value) > most:
+        raise ContentTooLarge(
+            f"{form} has {len(value)} rows and {len(names)} different names, more than {most} values in all: "
+            "send them in several requests"
+        )
     return names, [[row.get(name) for name in names] for row in value]
 
 
 def _read_csv(body: bytes, codec: V2Codec) -> tuple[Columns, Rows]:
     """Return the header and the rows of CSV, with values of the inputs' types. Raises InvalidRequest."""
     most = codec.limits.json_numbers
-    if body.count(b",") + body.count(b"\n") > most:
+    if body.count(b",") + max(body.count(b"\n"), body.count(b"\r")) > most:
         raise ContentTooLarge(f"the CSV has more than {most} values: send them in several requests")
     try:
         lines = list(csv.reader(io.StringIO(body.decode("utf-8-sig"), newline=""), strict=True))
@@ -265,15 +273,19 @@ def _tensor(spec: TensorSpec, value: Any) -> Tensor:
     A column of single values becomes a matrix with one column where the model expects one.
     """
     kind = DATATYPES[spec.datatype].dtype.kind
-    if kind == "f":
-        value = _replace_nulls(value)
-    elif kind in "iu":
-        value = _whole(value)
+    try:
+        if kind == "f":
+            value = _replace_nulls(value)
+        elif kind in "iu":
+            value = _whole(value)
+        missing = _has_null(value)
+    except RecursionError:
+        raise InvalidRequest(f"input {spec.name!r} has too many levels of lists") from None
+    if missing:
+        raise InvalidRequest(f"input {spec.name!r} has a missing value, which {spec.datatype} does not have")
     flat = isinstance(value, list) and not any(isinstance(item, list) for item in value)
     if flat and spec.shape is not None and len(spec.shape) == _MATRIX and spec.shape[1] in (1, ANY):
         value = [[item] for item in value]
-    if _has_null(value):
-        raise InvalidRequest(f"input {spec.name!r} has a missing value, which {spec.datatype} does not have")
     return from_nested(spec, value)
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import pickle
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import lightgbm
 import numpy as np
+import onnx
 import pytest
 import skops.io
 import xgboost
 
 from serving.engines.base.engine import ANY, Engine, EngineOptions
-from serving.engines.base.errors import EngineError, LoadFailed, MissingEngine
+from serving.engines.base.errors import EngineError, InputRefused, LoadFailed, MissingEngine
 from serving.engines.base.registry import find_format, find_loader
 from serving.storage.base.artifact import Artifact
 from serving.storage.sources.local import LocalPath, fetch_local
@@ -115,6 +118,21 @@ def test_an_onnx_model_gets_its_own_type(tmp_path: Path) -> None:
     assert engine.infer({"x": np.array([1.0, 2.5])}, ["y"])[0].tolist() == [2.0, 5.0]
 
 
+def test_a_number_that_the_models_type_cannot_hold_is_refused(tmp_path: Path) -> None:
+    tensor = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Identity", ["n"], ["y"])], "g",
+        [tensor("n", onnx.TensorProto.INT32, [None])], [tensor("y", onnx.TensorProto.INT32, [None])],
+    )  # fmt: skip
+    content = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    described = folders.mlmodel({"onnx": {"data": "model.onnx"}}, [{"type": "double", "name": "n"}])
+    engine = load(folders.write(tmp_path, described, model__onnx=content.SerializeToString()))
+    assert engine.infer({"n": np.array([3.0])}, ["y"])[0].tolist() == [3]
+    for number in (1.7, np.nan, 2.0**40):
+        with pytest.raises(InputRefused, match="input 'n' of the model is INT32, which cannot hold these numbers"):
+            engine.infer({"n": np.array([number])}, ["y"])
+
+
 def test_a_pickled_model_is_loaded_only_where_code_is_allowed(tmp_path: Path) -> None:
     flavors = {"sklearn": {"pickled_model": "model.pkl", "serialization_format": "cloudpickle"}}
     folder = folders.write(
@@ -181,7 +199,22 @@ def test_a_regressor_of_lightgbm_and_wrappers_that_need_their_code(tmp_path: Pat
     assert "is not a wrapper of LightGBM that can be read" in refused(tmp_path / "sklearn")
 
 
+def test_labels_of_a_lightgbm_wrapper_that_are_no_json_are_refused(tmp_path: Path) -> None:
+    features, kinds = iris()
+    wrapper = lightgbm.LGBMClassifier(n_estimators=1, verbose=-1).fit(features, kinds)
+    dates, made = io.BytesIO(), io.BytesIO()
+    np.save(dates, np.array(["2026-01-01", "2026-01-02", "2026-01-03"], "datetime64[D]"))
+    with zipfile.ZipFile(io.BytesIO(skops.io.dumps(wrapper))) as given, zipfile.ZipFile(made, "w") as written:
+        for name in given.namelist():
+            written.writestr(name, dates.getvalue() if name.endswith(".npy") else given.read(name))
+    described = folders.mlmodel({"lightgbm": {"data": "model.skops"}}, folders.DOUBLES)
+    assert "is not a wrapper of LightGBM that can be read" in refused(
+        folders.write(tmp_path, described, model__skops=made.getvalue())
+    )
+
+
 SKLEARN_ONLY = {"sklearn": folders.SKLEARN}
+TEXTS = [{**folders.DOUBLES[0], "type": "string"}, *folders.DOUBLES[1:]]
 TEXT_COLUMN = [{**folders.DOUBLES[0], "type": "array", "items": {"type": "double"}}, *folders.DOUBLES[1:]]
 
 
@@ -207,6 +240,7 @@ TEXT_COLUMN = [{**folders.DOUBLES[0], "type": "array", "items": {"type": "double
         (b"flavors: {onnx: {data: a}}\nsignature: {inputs: '[{}]'}", "missing required field `type`"),
         (folders.mlmodel(SKLEARN_ONLY, folders.DOUBLES[:1] * 2), "names that are repeated or missing"),
         (folders.mlmodel(SKLEARN_ONLY, folders.DOUBLES[:3]), "has 3 columns, and the model expects 'input-0'"),
+        (folders.mlmodel(SKLEARN_ONLY, TEXTS), "input 'sepal length (cm)' is BYTES in the signature, and the model"),
         (folders.mlmodel(SKLEARN_ONLY, TEXT_COLUMN), "is of type 'array', which only the flavor python_function"),
         (
             folders.mlmodel(SKLEARN_ONLY, [{"type": "tensor", "tensor-spec": {"dtype": "float64", "shape": [-1, 5]}}]),

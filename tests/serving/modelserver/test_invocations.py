@@ -93,6 +93,8 @@ def test_a_matrix_whose_columns_have_names_gets_them_in_the_order_of_the_trainin
         assert decoded(made, sent) == {"input-0": [[1.0, 2.0]]}
     spaced = codec((TensorSpec("input-0", "FP64", (ANY, 2), ("p_1", "q")),))
     assert decoded(spaced, {"dataframe_records": [{"q": 2, "p 1": 1}]}) == {"input-0": [[1.0, 2.0]]}
+    both = {"columns": ["p 1", "p_1", "q"], "data": [[9, 1, 2]]}
+    assert decoded(spaced, {"dataframe_split": both}) == {"input-0": [[1.0, 2.0]]}
     with pytest.raises(InvalidRequest, match="no column 'p'; it has 'r', which the model does not have"):
         made.decode(b'{"dataframe_records": [{"q": 2, "r": 1}]}')
 
@@ -177,6 +179,8 @@ def test_nan_is_null_in_a_response_and_infinity_the_models_fault() -> None:
         (MATRIX, b'{"inputs": [[1, 2, 3]]}', "the model expects [-1, 2]"),
         (MATRIX, b'{"inputs": [[1, 2]], "params": []}', "params is not an object"),
         (MATRIX, b'{"inputs": [[1, NaN]]}', "not a JSON object"),
+        (MATRIX, b'{"inputs": ' + b"[" * 900 + b"null" + b"]" * 900 + b"}", "input 'input-0' has too many levels"),
+        (COLUMNS, b'{"inputs": {"n": ' + b"[" * 900 + b"1.0" + b"]" * 900 + b"}}", "input 'n' has too many levels"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_its_name(specs: Any, body: bytes, message: str) -> None:
@@ -201,11 +205,14 @@ def test_bad_csv_is_refused(body: bytes, message: str) -> None:
     assert message in str(caught.value) and caught.value.status == 400
 
 
-def test_csv_has_a_limit_of_values() -> None:
-    limits = ServerLimits(json_numbers=10)
-    made = InvocationsCodec(V2Codec("m", "m-00001", Signature("test", MATRIX, LIST), limits), True)
-    with pytest.raises(ContentTooLarge, match="more than 10 values"):
-        made.decode(b"p,q\n" + b"1,2\n" * 8)
+def test_frames_have_a_limit_of_values() -> None:
+    v2 = V2Codec("m", "m-00001", Signature("test", MATRIX, LIST), ServerLimits(json_numbers=10))
+    for end in (b"\n", b"\r\n", b"\r"):
+        with pytest.raises(ContentTooLarge, match="more than 10 values"):
+            InvocationsCodec(v2, True).decode(b"p" + end + (b"1" + end) * 10)
+    names = json.dumps({"dataframe_records": [{"a": 1}, {"b": 1}, {"c": 1}, {"d": 1}]}).encode()  # 16 cells
+    with pytest.raises(ContentTooLarge, match="4 rows and 4 different names, more than 10 values"):
+        InvocationsCodec(v2).decode(names)
 
 
 async def test_a_model_of_any_format_answers_with_its_names(double: Running) -> None:
