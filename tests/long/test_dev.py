@@ -208,6 +208,20 @@ def test_files_may_disappear_and_return(tmp_path: Path) -> None:
         answers(dev, 2)
 
 
+def test_a_link_that_is_set_to_another_folder_is_a_save(tmp_path: Path) -> None:
+    for number in (1, 2):
+        (tmp_path / str(number)).mkdir()
+        save(tmp_path / str(number), number)
+    current, following = tmp_path / "current", tmp_path / "following"
+    current.symlink_to("1")
+    following.symlink_to("2")
+    with start(current) as dev:
+        answers(dev, 1)
+        following.replace(current)
+        dev.wait_for("version 2 serves")
+        answers(dev, 2)
+
+
 def test_a_folder_with_two_models_is_explained_and_served_once_one_is_left(tmp_path: Path) -> None:
     (tmp_path / "one.onnx").write_bytes(double())
     (tmp_path / "two.ubj").write_bytes(b"")

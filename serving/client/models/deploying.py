@@ -187,11 +187,6 @@ def deploy(
     Raises the errors of `prepare`, `store_model` and `wait_until_ready`.
     """
     fields = yield from _resolved(fields)
-    if fields.uri and is_reference(fields.uri):
-        from serving.client.mlflow.resolve import resolve_shown  # heavy; only these URIs need it
-
-        found = yield from reported_work(lambda show, _: resolve_shown(str(fields.uri), show))
-        fields = fields._replace(uri=found.location, version=fields.version or found.version or None)
     uploads = ref.kube is not None and bool(fields.uri) and is_local_path(fields.uri or "")
     model = yield from work(partial(model_of, name, namespace, fields))
     (prepared,) = yield from prepare(api, ref, [model], uploads=uploads)

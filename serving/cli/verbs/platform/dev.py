@@ -94,7 +94,9 @@ def _options(
         raise UsageError(
             f"{text} does not exist: give the file or folder of a model; `knodel init --list` shows templates"
         )
-    path = model_path(path).resolve()
+    if ".." in path.parts:
+        path = path.resolve()
+    path = model_path(path)  # not resolved: a link that is set to another folder is a save
     try:
         if format:
             find_format(format, ())
