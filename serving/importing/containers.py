@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from clusters.base.redact import redact_url
 from serving.importing.conversion import FieldPath, ForeignObject, NotConverted
 from serving.importing.formats import IMAGES, ServerImage, code_to_do, normalized_uri, served_format
 from serving.types.faults import SCHEMES
@@ -40,7 +41,7 @@ def take_server(made: ForeignObject, at: FieldPath) -> None:
     scheme = uri.partition("://")[0].lower()
     if "://" not in uri or normalized_uri(uri).partition("://")[0].lower() not in SCHEMES or scheme == "file":
         raise NotConverted(
-            f"{server.name} loads {uri[:80] or 'a model'} from its own image or volume",
+            f"{server.name} loads {redact_url(uri)[:80] or 'a model'} from its own image or volume",
             "copy the files to a store or this machine, and `knodel deploy NAME --uri URI` deploys them",
             where or at,
         )

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
+from clusters.base.redact import redact_url
 from serving.engines.base.registry import ALLOW_NAMESPACE, FORMATS
 from serving.importing.conversion import FieldPath, NotConverted
 
@@ -84,7 +85,7 @@ def served_format(name: str, uri: str, path: FieldPath) -> str:
         return sklearn_format(uri)
     if name in FORMAT_OF:
         return FORMAT_OF[name]
-    raise NotConverted(f"the format {name[:40]!r} is unknown", f"use one of {', '.join(FORMATS)}", path)
+    raise NotConverted(f"the format {redact_url(name)[:40]!r} is unknown", f"use one of {', '.join(FORMATS)}", path)
 
 
 def sklearn_format(uri: str) -> str:

@@ -54,7 +54,7 @@ def take_autoscaling(made: ForeignObject, at: FieldPath) -> None:
     annotations = made.get(*at)
     given: dict[str, Any] = annotations if isinstance(annotations, dict) else {}
     metric = given.get(f"{AUTOSCALING}metric", "concurrency")
-    scaled_by = given.get(f"{AUTOSCALING}class", "kpa.autoscaling.knative.dev")
+    scaled_by = str(given.get(f"{AUTOSCALING}class", "kpa.autoscaling.knative.dev"))
     for name, to in NUMBERS.items():
         value = _whole(given.get(f"{AUTOSCALING}{name}"))
         if value is not None and to not in made.spec and (value or to == "minReplicas"):

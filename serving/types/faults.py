@@ -8,6 +8,7 @@ from types import MappingProxyType
 from urllib.parse import SplitResult, urlsplit
 
 from autoscaler.warmpool.claims.marks import SEED_PREFIX
+from clusters.base.redact import redact_url
 from serving.engines.base import registry
 from serving.storage.base import uri_patterns
 from serving.types.reader import short_repr
@@ -128,17 +129,20 @@ def storage_uri_fault(uri: str) -> str:
         return f"must be at most {LONGEST_URI} characters, not {len(uri)}"
     if not uri.isprintable() or " " in uri or "\\" in uri:
         return "must have no spaces, backslashes or control characters: write them percent-encoded"
+    _, separator, rest = uri.partition("://")
+    if separator and "@" in rest.partition("/")[0]:
+        return "must not contain a user or password: everybody who can read the Model would see it"
     try:
         parts = urlsplit(uri)
         port_is_usable = parts.port is None or parts.port > 0
     except ValueError:
-        return f"{_FORM}, not {short_repr(uri)}"
+        return f"{_FORM}, not {_shown(uri)}"
     if parts.scheme in STORES:
         return _store_fault(parts.scheme, uri)
     if parts.scheme and parts.scheme not in SCHEMES:
         return _scheme_fault(parts.scheme, uri)
     if parts.scheme not in SCHEMES or not port_is_usable:
-        return f"{_FORM}, not {short_repr(uri)}"
+        return f"{_FORM}, not {_shown(uri)}"
     return _file_fault(parts, uri) if parts.scheme == "file" else _http_fault(parts, uri)
 
 
@@ -148,6 +152,10 @@ def claim_of(uri: str) -> str:
     return rest.partition("/")[0] if scheme == "pvc" else ""
 
 
+def _shown(uri: str) -> str:
+    return short_repr(redact_url(uri))
+
+
 def _scheme_fault(scheme: str, uri: str) -> str:
     remedy = f"use one of {', '.join(SCHEMES)}"
     if scheme in MLFLOW_SCHEMES:
@@ -155,7 +163,7 @@ def _scheme_fault(scheme: str, uri: str) -> str:
             f"`knodel deploy NAME --uri {uri}` resolves it by the tracking server of MLFLOW_TRACKING_URI; a Model "
             "names the files in the artifact store"
         )
-    return f"{_FORM}, not {short_repr(uri)}: the scheme {short_repr(scheme)} is unknown, {remedy}"
+    return f"{_FORM}, not {_shown(uri)}: the scheme {short_repr(scheme)} is unknown, {remedy}"
 
 
 def bucket_fault(uri: str) -> str:
@@ -170,7 +178,7 @@ def _store_fault(scheme: str, uri: str) -> str:
     if fault := bucket_fault(uri):
         return f"must be written as in {form}: {fault}"
     if not re.fullmatch(pattern, uri, re.ASCII):
-        return f"must be written as in {form}, not {short_repr(uri)}"
+        return f"must be written as in {form}, not {_shown(uri)}"
     if ".." in uri.partition("://")[2].split("/"):
         return "must not contain '..': write the path as it is"
     return ""
@@ -179,7 +187,7 @@ def _store_fault(scheme: str, uri: str) -> str:
 def _file_fault(parts: SplitResult, uri: str) -> str:
     rooted = uri[len("file:") :].startswith("//") and parts.path.startswith("/")
     if parts.netloc not in ("", "localhost") or not rooted or parts.query or parts.fragment:
-        return f"must be file:// and an absolute path, as in file:///models/magika, not {short_repr(uri)}"
+        return f"must be file:// and an absolute path, as in file:///models/magika, not {_shown(uri)}"
     if ".." in parts.path.split("/"):
         return "must not contain '..': write the path as it is"
     return ""
@@ -187,7 +195,5 @@ def _file_fault(parts: SplitResult, uri: str) -> str:
 
 def _http_fault(parts: SplitResult, uri: str) -> str:
     if not parts.hostname:
-        return f"must have a host, as in https://host/path, not {short_repr(uri)}"
-    if parts.username is not None or parts.password is not None:
-        return "must not contain a user or password: everybody who can read the Model would see it"
+        return f"must have a host, as in https://host/path, not {_shown(uri)}"
     return "must not have a fragment (#…): it is never sent" if parts.fragment else ""

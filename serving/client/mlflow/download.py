@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import posixpath
 import shutil
 from collections.abc import Iterator
@@ -23,9 +22,10 @@ MOST_FOLDERS: Final = 1000
 def download_artifacts(server: TrackingServer, path: str, uri: str, cache: Path, progress: Progress) -> Path:
     """Download all files below a path of the server, and return their folder inside `cache`.
 
-    The folder has the same name for the same path, and is replaced when the download is complete. Raises UsageError,
-    DoesNotExist, ClientError.
+    The folder is named by the digest of the files, so that it never changes, and appears when all of them are there.
+    Raises UsageError, DoesNotExist, ClientError.
     """
+    from serving.storage.base import digest as digests
     from serving.storage.base.errors import HttpStatusError, StorageError, TransferInterrupted  # heavy, as the others
     from serving.storage.sources.folder_download import RemoteFile, download_files
     from serving.storage.sources.source import FOLDER
@@ -33,13 +33,12 @@ def download_artifacts(server: TrackingServer, path: str, uri: str, cache: Path,
     from serving.storage.transfer.downloader import Downloader
     from serving.storage.transfer.limits import TransferDeadline, TransferLimits
 
-    name = hashlib.sha256(f"{server.url} {path}".encode()).hexdigest()[:16]
-    place = cache / "mlflow" / name / (posixpath.basename(path) or "artifacts")
+    downloads = cache / "mlflow"
     limits = TransferLimits()
     work: Path | None = None
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        work = Path(mkdtemp(prefix="download-", dir=place.parent))
+        downloads.mkdir(parents=True, exist_ok=True)
+        work = Path(mkdtemp(prefix="download-", dir=downloads))
         files = [
             RemoteFile(
                 file.removeprefix(f"{path}/"),
@@ -50,15 +49,22 @@ def download_artifacts(server: TrackingServer, path: str, uri: str, cache: Path,
         ]
         deadline = TransferDeadline(uri, limits.total)
         with closing(Downloader(frozenset({server.address.host}), deadline, limits)) as downloader:
-            download_files(files, work, downloader, uri, progress)
-        shutil.rmtree(place, ignore_errors=True)
-        (work / FOLDER).rename(place)
+            found = download_files(files, work, downloader, uri, progress)
+        name = digests.of_folder(found).removeprefix(digests.PREFIX)
+        place = downloads / name / (posixpath.basename(path) or "artifacts")
+        place.parent.mkdir(exist_ok=True)
+        if not place.exists():
+            try:
+                (work / FOLDER).rename(place)
+            except OSError:
+                if not place.is_dir():  # else another process has just downloaded the same files
+                    raise
     except (HttpStatusError, TransferInterrupted) as error:
         raise ClientError(str(error)) from error
     except StorageError as error:
         raise UsageError(str(error)) from error
     except OSError as error:
-        raise ClientError(f"{uri} cannot be downloaded to {place.parent} ({error.strerror}): make room") from error
+        raise ClientError(f"{uri} cannot be downloaded to {downloads} ({error.strerror}): make room") from error
     finally:
         if work is not None:
             shutil.rmtree(work, ignore_errors=True)

@@ -99,7 +99,7 @@ def _version(server: TrackingServer, reference: Reference) -> str:
         stages = {"stages": [part]} if reference.kind == "stage" else {}
         asked = {"name": name, **stages}
         versions = server.post(f"{API}/registered-models/get-latest-versions", asked, missing).get("model_versions", [])
-        if not versions:
+        if not isinstance(versions, list) or not versions:
             raise DoesNotExist(f"{missing}: the registered model {name!r} has no version{f' in {part}' * bool(stages)}")
     newest = max(versions, key=lambda one: _number(one, reference.uri))
     if newest.get("status", "") not in _READY:
@@ -133,10 +133,11 @@ def _logged_in_run(server: TrackingServer, experiment: str, run: str, name: str)
         return ""
     query = {"experiment_ids": [experiment], "filter": f"name = '{name}'"}
     try:
-        models = server.post(f"{API}/logged-models/search", query, "no logged models").get("models", [])
+        models = server.post(f"{API}/logged-models/search", query, "no logged models").get("models")
     except DoesNotExist:
         return ""
-    infos = [one.get("info", {}) for one in models if isinstance(one, dict)]
+    found = [one.get("info") for one in models if isinstance(one, dict)] if isinstance(models, list) else []
+    infos = [info for info in found if isinstance(info, dict)]
     return next((str(info.get("artifact_uri", "")) for info in infos if info.get("source_run_id") == run), "")
 
 

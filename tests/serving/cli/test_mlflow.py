@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -110,15 +111,39 @@ def test_proxied_artifacts_are_downloaded(registry: Registry, tmp_path: Path) ->
     mlflow_folders.write(registry.root / "1" / "models" / MODEL_ID / "artifacts")
     (registry.root / "1" / "models" / MODEL_ID / "artifacts" / "code").mkdir()
     (registry.root / "1" / "models" / MODEL_ID / "artifacts" / "code" / "a b.py").write_text("x = 1")
-    for _ in range(2):  # the second replaces the first
+    for _ in range(2):  # the second is the same
         found = resolve_reference("models:/churn/8")
         folder = Path(found.location)
         assert found.version == "8" and folder.is_relative_to(tmp_path / "cache")
         assert {str(one.relative_to(folder)) for one in folder.rglob("*.*")} == {"model.skops", "code/a b.py"}
         assert (folder / "MLmodel").read_bytes().startswith(b"flavors")
         assert [one.name for one in folder.parent.iterdir()] == ["artifacts"]
+        assert list(folder.parent.parent.iterdir()) == [folder.parent]
+    (registry.root / "1" / "models" / MODEL_ID / "artifacts" / "code" / "a b.py").write_text("x = 2")
+    assert resolve_reference("models:/churn/8").location != str(folder)
+    assert (folder / "code" / "a b.py").read_text() == "x = 1"  # a deploy of the first may still read it
     registry.versions["churn"]["8"] = PROXIED.replace(MODEL_ID, "gone")
     assert "has no files: check the address" in refused("models:/churn/8")
+
+
+def test_downloads_at_once_do_not_disturb_each_other(registry: Registry) -> None:
+    registry.versions["churn"]["8"] = PROXIED
+    mlflow_folders.write(registry.root / "1" / "models" / MODEL_ID / "artifacts")
+    with ThreadPoolExecutor(6) as pool:
+        found = {one.location for one in pool.map(resolve_reference, ["models:/churn/8"] * 12)}
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("said", [{"model_versions": 1}, {"models": None}, {"models": [{"info": None}]}])
+def test_answers_of_another_form_are_no_crash(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, said: dict[str, object]
+) -> None:
+    whole = registry.answer
+    monkeypatch.setattr(registry, "answer", lambda *asked: {**whole(*asked), **said})
+    if "model_versions" in said:
+        assert "has no version" in refused("models:/churn/latest")
+    else:
+        assert resolve_reference(f"runs:/{RUN}/model").location == f"s3://models/mlflow/1/{RUN}/artifacts/model"
 
 
 def test_names_of_files_cannot_lead_out_of_the_folder(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:

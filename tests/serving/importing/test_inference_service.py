@@ -268,8 +268,16 @@ def test_another_name_in_requests_is_listed() -> None:
 def test_secrets_are_not_shown() -> None:
     conversion = convert(service(onnx(env=[]), annotations={"my-token": "s3cret"}))
     assert [field.value for field in conversion.left_out if "token" in field.path] == ["…"]
-    refused = convert(service(onnx(storageUri="https://user:passw0rd@models.test/m")))
-    assert "passw0rd" not in str(refused)
+    uris = [f"{scheme}://user:passw0rd@models.test/m" for scheme in ("https", "s3", "oci", "ftp")]
+    for uri in (*uris, "ftp://models.test/m?sig=passw0rd"):
+        assert "passw0rd" not in str(convert(service(onnx(storageUri=uri))))
+    server = {"image": "kserve/sklearnserver", "args": [f"--model_dir={uris[-1]}"]}
+    assert "passw0rd" not in str(convert(service({"containers": [server]})))
+
+
+def test_annotations_may_be_no_texts() -> None:
+    (model,) = convert(service(onnx(), annotations={"autoscaling.knative.dev/class": 5})).models
+    read_model(model)
 
 
 @pytest.mark.parametrize("scheme", ["oci+fetch", "oci+native", "oci"])
