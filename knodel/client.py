@@ -65,7 +65,7 @@ class Client:
         self._transport = HttpxTransport(http_client)
         weakref.finalize(self, HttpxTransport.close_all, self._transport).atexit = False
         self.core = _core(url, api_key, state, kube_context, env, namespace, retries)
-        self.driver = BlockingDriver(self._transport, lambda: new_progress(progress), _warn)
+        self.driver = BlockingDriver(self._transport, lambda: new_progress(progress), _warn, self.core.advise)
 
     def __enter__(self) -> Self:
         return self
@@ -125,7 +125,7 @@ class AsyncClient:
         check_client(http_client, asynchronous=True)
         self._transport = AsyncHttpxTransport(http_client)
         self.core = _core(url, api_key, state, kube_context, env, namespace, retries)
-        self.driver = AsyncDriver(self._transport, lambda: new_progress(progress), _warn)
+        self.driver = AsyncDriver(self._transport, lambda: new_progress(progress), _warn, self.core.advise)
 
     async def __aenter__(self) -> Self:
         return self
@@ -179,7 +179,9 @@ def _core(
         return ClientCore(None, namespace or DEFAULT_NAMESPACE, parse_url(url, api_key), retries)
     folder = os.fspath(state) if state is not None else None
     found = find_target(folder, kube_context, env, names=("state", "kube_context", "env"))
-    return ClientCore(found.ref, namespace or found.namespace, retries=retries)
+    given = {"--namespace": namespace, "--state": folder, "--kube-context": kube_context, "--env": env}
+    options = {option: value for option, value in given.items() if value}
+    return ClientCore(found.ref, namespace or found.namespace, retries=retries, options=options)
 
 
 def _warn(text: str) -> None:

@@ -38,16 +38,24 @@ class ModelsUrl:
 class ClientCore:
     """The platform (`ref`) or the URL of a client, its namespace, and what it remembers of models.
 
-    `retries` limits how often one inference request is sent again when it certainly was not executed.
+    `retries` limits how often one inference request is sent again when it certainly was not executed. `options` are
+    those of the command that select the same platform and namespace.
     """
 
     ref: PlatformRef | None
     namespace: str
     url: ModelsUrl | None = None
     retries: int = 3
+    options: Mapping[str, str] = field(default_factory=dict)
     entrances: dict[tuple[str, str], Entrance] = field(default_factory=dict)
     metadata: dict[tuple[str, str], ModelMetadata] = field(default_factory=dict)
     recent: dict[str, deque[float]] = field(default_factory=dict)
+
+    def advise(self, message: str) -> str:
+        """Return a message whose advised commands act on the platform and the namespace of the client."""
+        from serving.cli.base.advice import complete_advice
+
+        return complete_advice(message, self.options)
 
     def platform(self) -> PlatformRef:
         """Return the platform. Raises UsageError for a client of a URL, which sends inference requests only."""

@@ -7,7 +7,8 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Hashable
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from serving.client.blocking import NoProgress, Progress, as_method
+from clusters.base.errors import KnodelError
+from serving.client.blocking import NoProgress, Progress, as_method, complete_message
 from serving.client.effects import (
     Call,
     Exchange,
@@ -73,14 +74,22 @@ class _TaskScope:
 
 
 class AsyncDriver:
-    """Runs operations in the event loop; `progress` makes the line of each one, `warn` shows warnings."""
+    """Runs operations in the event loop; `progress` makes the line of each one, `warn` shows warnings.
+
+    `advise` completes the commands that messages advise.
+    """
 
     def __init__(
-        self, transport: AsyncTransport, progress: Callable[[], Progress], warn: Callable[[str], None]
+        self,
+        transport: AsyncTransport,
+        progress: Callable[[], Progress],
+        warn: Callable[[str], None],
+        advise: Callable[[str], str] = str,
     ) -> None:
         self._transport = transport
         self._progress = progress
-        self._warn = warn
+        self._warn: Callable[[str], None] = lambda text: warn(advise(text))
+        self._advise = advise
 
     async def run(self, call: Call[T]) -> T:
         """Return the result of an operation; raises its errors."""
@@ -111,6 +120,9 @@ class AsyncDriver:
                 except StopIteration as end:
                     ended(end.value)
                     return
+                except KnodelError as failed:
+                    complete_message(failed, self._advise)
+                    raise
                 result, error = None, None
                 if isinstance(effect, Item):
                     yield effect.value

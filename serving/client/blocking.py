@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Hashable, Iterator
 from types import FunctionType
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
+from clusters.base.errors import KnodelError
 from serving.client.effects import (
     OK_BELOW,
     Call,
@@ -160,18 +161,29 @@ def _ignore(text: str) -> None:
     """Show nothing."""
 
 
+def complete_message(error: KnodelError, advise: Callable[[str], str]) -> None:
+    """Replace the message of an error by `advise(message)`."""
+    if error.args[:1] == (message := str(error),):
+        error.args = (advise(message), *error.args[1:])
+
+
 class BlockingDriver:
-    """Runs operations in the thread of the caller; `progress` makes the line of each one, `warn` shows warnings."""
+    """Runs operations in the thread of the caller; `progress` makes the line of each one, `warn` shows warnings.
+
+    `advise` completes the commands that messages advise.
+    """
 
     def __init__(
         self,
         transport: Transport,
         progress: Callable[[], Progress] = NoProgress,
         warn: Callable[[str], None] = _ignore,
+        advise: Callable[[str], str] = str,
     ) -> None:
         self._transport = transport
         self._progress = progress
-        self._warn = warn
+        self._warn: Callable[[str], None] = lambda text: warn(advise(text))
+        self._advise = advise
 
     def run(self, call: Call[T]) -> T:
         """Return the result of an operation; raises its errors."""
@@ -198,6 +210,9 @@ class BlockingDriver:
                 except StopIteration as end:
                     value: T = end.value
                     return value
+                except KnodelError as failed:
+                    complete_message(failed, self._advise)
+                    raise
                 result, error = None, None
                 if isinstance(effect, Item):
                     yield effect.value

@@ -213,10 +213,24 @@ def test_contradictory_arguments_are_refused(arguments: dict[str, object], messa
 
 
 def test_without_a_platform_the_first_call_names_the_remedy(tmp_path: Path) -> None:
-    with pytest.raises(
-        knodel.KnodelError, match=f"no platform runs on {tmp_path}: start one with `knodel up --detach`"
-    ):
+    remedy = f"start one with `knodel up --detach --state {tmp_path}`$"
+    with pytest.raises(knodel.KnodelError, match=f"no platform runs on {tmp_path}: {remedy}"):
         knodel.Client(state=tmp_path).models()
+
+    async def ask() -> None:
+        async with knodel.AsyncClient(state=tmp_path) as client:
+            await client.models()
+
+    with pytest.raises(knodel.KnodelError, match=remedy):
+        asyncio.run(ask())
+
+
+def test_advised_commands_are_for_the_platform_and_the_namespace_of_the_client(platform: Machine) -> None:
+    client = knodel.Client(state=platform.state, namespace="nowhere")
+    with pytest.raises(knodel.NotFound, match=f"`knodel namespace nowhere --state {platform.state}` creates it$"):
+        client.deploy(platform.artifact("double"), "m", wait=False)
+    with pytest.raises(knodel.KnodelError, match=f"`knodel list -A --state {platform.state}` lists all"):
+        client.predict("m", [1.0])
 
 
 @pytest.mark.parametrize(("call", "message"), [
@@ -226,7 +240,7 @@ def test_without_a_platform_the_first_call_names_the_remedy(tmp_path: Path) -> N
     (lambda client: client.predict("double", [1], outputs="y"), r"outputs is a text: give a list .* such as \['y'\]"),
     (lambda client: client.predict("double", [1], parameters="a"), "parameters is a str: give a dict"),
     (lambda client: client.predict("double", [1], parameters={"a": X}), "the request is not JSON .*ndarray"),
-    (lambda client: client.predict("double", [10**400]), "input 'x' has values that are not numbers"),
+    (lambda client: client.predict("double", [10**400]), "input 'x' has a number outside the range of FP32"),
     (lambda client: client.predict("double", [1], timeout=-1), "timeout is -1: give a number of seconds"),
     (lambda client: client.traffic("double", {"latest": "all"}), "the split is not a dict of percentages"),
     (lambda client: client.traffic("double", {"latest": 90}), "the percents sum to 90: they must sum to 100"),
