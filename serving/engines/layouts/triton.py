@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from serving.engines.base.datatypes import Tensor
+from serving.engines.base.datatypes import DATATYPES, Tensor
 from serving.engines.base.engine import ANY, Engine, TensorSpec
 from serving.engines.base.errors import LoadFailed
 from serving.engines.base.tabular import OUTPUT, PROBABILITIES
@@ -137,6 +137,8 @@ def _adapt(config: TritonConfig, uri: str, trees: bool, engine: Engine) -> Engin
     missing = [one.name for one in engine.signature.inputs if one.name not in {made.source for made in inputs}]
     if inputs and missing:
         raise LoadFailed(f"{uri}: the model's inputs {', '.join(missing)} are missing: add them")
+    if len({made.source for made in inputs}) < len(inputs):
+        raise LoadFailed(f"{uri}: the model has one input: describe one")
     own = engine.signature
     return DescribedEngine(
         engine,
@@ -197,15 +199,22 @@ def _of_trees(
             )
         return DescribedTensor(spec, own.name, partial(cast_to, own.datatype))
     source = specs.get(PROBABILITIES)
+    is_class = False
     read: Callable[[Tensor], Tensor] = _same
     if source is not None and not _is_true(config, "predict_proba"):
         if _is_true(config, "output_class"):
+            is_class = True
             read = partial(_classes, _threshold(config, uri))
         elif source.shape is not None and source.shape[-1] == 2:
             read = _second
         else:
             source = None
     source = source or specs[OUTPUT]
+    if not is_class and not np.can_cast(DATATYPES[source.datatype].dtype, DATATYPES[given.datatype].dtype, "same_kind"):
+        raise LoadFailed(
+            f"{uri}: output {given.name!r} is {source.datatype} in the model, and {given.datatype} in the config: "
+            "correct data_type"
+        )
 
     def convert(tensor: Tensor) -> Tensor:
         result = cast_to(given.datatype, read(tensor))

@@ -6,6 +6,7 @@ ignored because it has no meaning here, or refused because the model would answe
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 
@@ -106,8 +107,8 @@ def read_config(content: bytes) -> TritonConfig:
         backend=_text(message, "backend"),
         versions=_version_policy(_message(message, "version_policy")),
         max_batch_size=size,
-        inputs=tuple(_tensor(one, "input") for one in _messages(message, "input")),
-        outputs=tuple(_tensor(one, "output") for one in _messages(message, "output")),
+        inputs=_tensors(message, "input"),
+        outputs=_tensors(message, "output"),
         dynamic_batching=_batching(_message(message, "dynamic_batching"), size),
         filename=_filename(_text(message, "default_model_filename")),
         parameters={
@@ -136,6 +137,14 @@ def _version_policy(policy: Message | None) -> VersionPolicy:
     if not versions:
         raise BadText("version_policy.specific has no versions")
     return VersionPolicy(versions)
+
+
+def _tensors(message: Message, kind: str) -> tuple[TensorConfig, ...]:
+    made = tuple(_tensor(one, kind) for one in _messages(message, kind))
+    counts = Counter(one.name for one in made)
+    if twice := next((name for name in counts if counts[name] > 1), ""):
+        raise BadText(f"{kind} {twice[:40]!r} is described twice")
+    return made
 
 
 def _tensor(message: Message, kind: str) -> TensorConfig:

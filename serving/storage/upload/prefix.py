@@ -46,6 +46,8 @@ def prefix_fault(prefix: str) -> str:
     form = "write s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or oci://REGISTRY/REPOSITORY"
     if scheme not in SCHEMES or not separator:
         return f"{prefix[:200]!r} is not a prefix for artifacts: {form}"
+    if "@" in rest.partition("/")[0]:
+        return "must not contain a user or password: everybody who can read the settings would see it"
     if scheme == "oci":
         found = re.fullmatch(IMAGE, prefix)
         if found is None or found["tag"] or found["digest"]:

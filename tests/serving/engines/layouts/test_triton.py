@@ -161,6 +161,7 @@ def test_dynamic_batching_is_the_default_of_the_models(
         ("version_policy { specific { versions: 7 } }", "there is none of the versions (7,)"),
         ("version_policy { latest { } all { } }", "version_policy must be one of latest, all, specific"),
         ("input {", "line 1: expected a field name, not the end of the file"),
+        (CONFIG + 'input { name: "x" data_type: TYPE_FP32 dims: 2 }', "input 'x' is described twice"),
         (CONFIG.replace('"x"', '"a"'), "the model has no input 'a': use 'x'"),
         (CONFIG.replace("[ 2 ]", "[ 3 ]", 1), "input 'x' is [-1, 2] in the model, and [-1, 3] in the config"),
         (CONFIG.replace("TYPE_FP32", "TYPE_INT64", 1), "input 'x' is FP32 in the model, and INT64 in the config"),
@@ -240,5 +241,11 @@ def test_trees_have_the_results_that_the_parameters_select(tmp_path: Path, boost
     np.testing.assert_allclose(answer_of(folder, features), np.stack([1 - ones, ones], axis=1), rtol=1e-5)
     repository(folder, config_dot_pbtxt=forest(kind, 1, output_class="true", threshold="0.6"))
     np.testing.assert_array_equal(answer_of(folder, features), (ones > 0.6)[:, None])
+    for config, reason in (
+        (forest(kind, 2, "TYPE_INT32", predict_proba="true"), "is FP32 in the model, and INT32 in the config"),
+        (forest(kind, 1) + 'input { name: "b" data_type: TYPE_FP32 dims: 4 }', "the model has one input: describe one"),
+    ):
+        repository(folder, config_dot_pbtxt=config)
+        assert reason in refusal(folder).replace("FP64", "FP32")
     repository(folder, config_dot_pbtxt=forest(kind, 1, output_class="false"))
     np.testing.assert_allclose(answer_of(folder, features), ones[:, None], rtol=1e-5)

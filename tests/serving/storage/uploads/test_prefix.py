@@ -36,3 +36,9 @@ def test_other_texts_are_refused_with_the_form(prefix: str) -> None:
 @pytest.mark.parametrize("prefix", ["oci://registry.example.org/team/models", "oci://127.0.0.1:5000/models"])
 def test_a_repository_is_a_prefix(prefix: str) -> None:
     assert prefix_fault(prefix) == ""
+
+
+@pytest.mark.parametrize("scheme", ["s3", "gs", "oci"])
+def test_a_password_is_refused_and_not_repeated(scheme: str) -> None:
+    fault = prefix_fault(f"{scheme}://user:s3cret@registry/models")
+    assert "must not contain a user or password" in fault and "s3cret" not in fault
