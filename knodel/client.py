@@ -169,6 +169,8 @@ def _core(
     retries: int,
 ) -> ClientCore:
     """Return the core of a client. Raises UsageError for contradictory arguments."""
+    if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
+        raise UsageError(f"retries is {retries!r}: give a number, such as 3; with 0, each request is sent once")
     if namespace is not None:
         check_name(namespace, "namespace")
     if api_key and url is None:

@@ -70,8 +70,8 @@ def check_client(client: Any, *, asynchronous: bool) -> None:
         return
     library_of(client)
     if inspect.iscoroutinefunction(client.send) != asynchronous:
-        found, ours = ("AsyncClient", "Client") if asynchronous else ("Client", "AsyncClient")
-        raise UsageError(f"http_client is not an {found} of httpx2: give one, or use knodel.{ours}")
+        found, ours = ("an AsyncClient", "Client") if asynchronous else ("a Client", "AsyncClient")
+        raise UsageError(f"http_client is not {found} of httpx2: give one, or use knodel.{ours}")
 
 
 @contextmanager

@@ -1,8 +1,8 @@
-"""Effects: what an operation of the client asks of its driver.
+"""Effects: the inputs and outputs of a client's operations, which a driver performs.
 
 An operation is a generator. It yields effects, and a driver performs each of them and sends the result back, or throws
 the error into the generator. Operations contain every decision, drivers only the input and output: `blocking` on
-`http.client` or on any transport, and `knodel.asynchronous` on asyncio.
+`http.client` or on any transport, and `knodel.transport.asynchronous` on asyncio.
 
 Example:
     def version(endpoint: ServerAddress) -> Call[str]:

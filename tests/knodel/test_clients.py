@@ -205,6 +205,7 @@ def test_an_event_of_a_training_makes_a_version(client: knodel.Client, platform:
     ({"env": "nowhere"}, "there is no environment 'nowhere'"),
     ({"api_key": "k"}, "api_key is for the URL of models: give url as well"),
     ({"namespace": "No"}, "namespace: "),
+    ({"retries": "3"}, "retries is '3': give a number, such as 3"),
     ({"http_client": 3}, "http_client is a int: give a client of httpx2 or httpx"),
 ])  # fmt: skip
 def test_contradictory_arguments_are_refused(arguments: dict[str, object], message: str) -> None:

@@ -462,7 +462,7 @@ def test_a_client_of_the_caller_that_raises_or_is_closed(library: Any) -> None:
 def test_a_client_of_the_wrong_kind_is_refused() -> None:
     with httpx2.Client() as mine, pytest.raises(knodel.Invalid, match="not an AsyncClient of httpx2"):
         knodel.AsyncClient(http_client=mine)
-    with pytest.raises(knodel.Invalid, match=r"use knodel\.AsyncClient"):
+    with pytest.raises(knodel.Invalid, match=r"not a Client of httpx2: give one, or use knodel\.AsyncClient"):
         knodel.Client(http_client=httpx2.AsyncClient())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +13,8 @@ from clusters.base.errors import KnodelError, NotFound
 from clusters.base.objects import LABEL_REVISION, MODEL, POD, REVISION, Object, is_deleting, name_of, uid_of
 from serving.client.api import ApiCalls, log_path
 from serving.client.effects import Call, Item, Items, Spawn, Tell, now, read_line, receive, work
-from serving.client.errors import ClientError, DoesNotExist, UsageError
+from serving.client.errors import ClientError, DoesNotExist, Unreachable, UsageError
+from serving.client.models.waiting import Outage
 from serving.client.replicas import container_of, not_started_reason, status_of
 from serving.types.annotations import LABEL_MODEL
 
@@ -124,12 +126,13 @@ def _follow_all(
     """Yield the lines of all replicas until the Model is deleted.
 
     `tail` limits the lines of replicas that exist at the start; those of later replicas are read from the beginning.
+    Tolerates outages of a server that has responded, for its `restart_window`. Raises Unreachable.
     """
     followed: dict[str, _Followed] = {}
     warned: set[str] = set()
-    first = True
+    first, outage = True, Outage(api.server.restart_window)
     while True:
-        pods = (yield from api.list(POD, namespace, selector))["items"]
+        pods, is_deleted = yield from _pods_of(api, model, namespace, selector, outage)
         warnings = []
         for pod in pods:
             if reason := not_started_reason(pod):
@@ -138,7 +141,6 @@ def _follow_all(
             query = _query_of(pod, followed, tail if first else None)
             if query is not None:
                 yield Spawn(_key_of(pod), _read(api, log_path(namespace, name_of(pod)), name_of(pod), query))
-        is_deleted = not pods and not (yield from api.exists(MODEL, model, namespace))
         if any(one.reading for one in followed.values()):
             warned.clear()
         elif not is_deleted:
@@ -158,6 +160,21 @@ def _follow_all(
                 yield Item(message.value)
         if is_deleted:
             return
+
+
+def _pods_of(
+    api: ApiCalls, model: str, namespace: str, selector: str, outage: Outage
+) -> Call[tuple[list[Object], bool]]:
+    """Return the Pods of a Model, and whether it was deleted."""
+    while True:
+        try:
+            pods = (yield from api.list(POD, namespace, selector))["items"]
+            is_deleted = not pods and not (yield from api.exists(MODEL, model, namespace))
+        except Unreachable as error:
+            yield from outage.pause(error, math.inf)
+        else:
+            outage.reset()
+            return pods, is_deleted
 
 
 def _key_of(pod: Object) -> str:

@@ -11,6 +11,7 @@ from clusters.base.objects import Object
 from serving.client.api import ApiCalls
 from serving.client.blocking import BlockingDriver
 from serving.client.effects import HttpAnswer, HttpRequest
+from serving.client.errors import NotConnected, Unreachable
 from serving.client.http import ServerAddress
 from serving.client.models.logs import logs
 from serving.client.server import Server
@@ -20,7 +21,10 @@ POD: Object = {
     "spec": {"containers": [{"name": "server"}]},
     "status": {"containerStatuses": [{"name": "server", "state": {"running": {}}, "restartCount": 0}]},
 }
-SERVER = cast(Server, SimpleNamespace(endpoint=ServerAddress("localhost", 80, "the platform", ""), credentials=dict))
+SERVER = cast(
+    Server,
+    SimpleNamespace(endpoint=ServerAddress("localhost", 80, "the platform", ""), credentials=dict, restart_window=10.0),
+)
 MODEL: Object = {"metadata": {"name": "m", "namespace": "default"}}
 
 
@@ -30,10 +34,13 @@ class ScriptedTransport:
     def __init__(self, *answers: list[bytes]) -> None:
         self._answers = list(answers)
         self._asked = False
+        self.outages: list[Exception] = []
         self.tails: list[str | None] = []
 
     def exchange(self, request: HttpRequest) -> HttpAnswer:
         if "/pods" in request.target:
+            if self._answers and len(self.tails) == 1 and self.outages:
+                raise self.outages.pop()
             return _answer({"items": [POD] if self._answers else []})
         if self._asked:
             return _answer({"kind": "Status", "reason": "NotFound", "message": "gone"}, 404)
@@ -70,3 +77,10 @@ def test_a_log_whose_answer_ended_goes_on_behind_the_lines_that_came() -> None:
     transport = ScriptedTransport([b"first\n"], [b"second\n"])
     assert follow(transport) == [("m-1", b"first\n"), ("m-1", b"second\n")]
     assert transport.tails == [None, "0"]
+
+
+def test_an_outage_after_a_response_does_not_end_following() -> None:
+    transport = ScriptedTransport([b"first\n"], [b"second\n"])
+    transport.outages = [Unreachable("the platform has stopped"), NotConnected("refused")]
+    assert follow(transport) == [("m-1", b"first\n"), ("m-1", b"second\n")]
+    assert transport.outages == []
