@@ -6,6 +6,7 @@ The libraries themselves are imported only here, after the object of one is ther
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
@@ -82,6 +83,14 @@ def _sklearn(model: Any, folder: Path, _: Any) -> Inputs:
 def _xgboost(model: Any, folder: Path, _: Any) -> Inputs:
     """Write `model.ubj`; the file records whether it is a Booster, a classifier or a regressor."""
     booster = model.get_booster() if hasattr(model, "get_booster") else model
+    if hasattr(booster, "get_categories") and not booster.get_categories().empty():  # from XGBoost 3.1 on
+        raise _with_categories(model)
+    missing = getattr(model, "missing", math.nan)
+    if not math.isnan(missing):
+        raise NotSaved(
+            f"the {type(model).__name__} takes {missing:g} for a missing value, which its file does not have: train it "
+            "with NaN in its place"
+        )
     model.save_model(folder / "model.ubj")
     return [_matrix(booster.num_features(), booster.feature_names or ())]
 
@@ -92,6 +101,8 @@ def _lightgbm(model: Any, folder: Path, _: Any) -> Inputs:
     `serving.engines.trees.lightgbm` reads them.
     """
     booster = model.booster_ if hasattr(model, "fit") else model
+    if booster.pandas_categorical:
+        raise _with_categories(model)
     text = booster.model_to_string()
     if hasattr(model, "classes_") and isinstance(model.objective_, str):
         labels = json.dumps({"classes": model.classes_.tolist()})
@@ -187,6 +198,13 @@ def write(library: Library, obj: Any, folder: Path, example: Any) -> Inputs:
     except Exception as error:  # the libraries' errors have no common base class
         reason = one_line(str(error)) or type(error).__name__
         raise NotSaved(f"the {type(obj).__name__} cannot be saved as {library.model_format}: {reason}") from error
+
+
+def _with_categories(model: Any) -> NotSaved:
+    return NotSaved(
+        f"the {type(model).__name__} was trained on categories of a data frame, which its file does not apply to the "
+        "numbers of requests: train it on their codes, `frame[column].cat.codes`"
+    )
 
 
 def _matrix(features: int, columns: Sequence[str]) -> TensorSpec:

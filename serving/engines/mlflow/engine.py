@@ -7,6 +7,7 @@ one that may run code of the artifact, so it must be named, and allowed.
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -17,7 +18,7 @@ from serving.engines.base.errors import LoadFailed
 from serving.engines.base.folder import only_file
 from serving.engines.base.registry import FORMATS, find_loader
 from serving.engines.base.tabular import OUTPUT, PREDICT, PROBABILITIES
-from serving.engines.mlflow.flavors import ALLOW, ONNX, PROBA, PYFUNC, SKLEARN, FlavorFile, choose
+from serving.engines.mlflow.flavors import ALLOW, LIGHTGBM, ONNX, PROBA, PYFUNC, SKLEARN, FlavorFile, choose
 from serving.engines.mlflow.inputs import InputMapping, map_inputs
 from serving.engines.mlflow.lightgbm_wrapper import booster_text
 from serving.engines.mlflow.mlmodel import FILE, MLmodel, read_mlmodel
@@ -90,6 +91,11 @@ def _load_native(folder: Artifact, chosen: FlavorFile, options: EngineOptions) -
         place = posixpath.dirname(chosen.file)
         return find_loader(FORMATS[form])(folder.below(place) if place else folder, options)
     content = folder.read(chosen.file)
+    if form == LIGHTGBM and re.search(rb"^pandas_categorical:\[\[", content, re.MULTILINE):
+        raise LoadFailed(
+            f"{folder.uri}: {chosen.file} has categories of a data frame, which are not those of requests: train the "
+            "model on their codes, and log it again"
+        )
     if chosen.is_wrapper:
         try:
             content = booster_text(content, chosen.file)

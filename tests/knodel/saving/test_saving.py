@@ -36,6 +36,7 @@ from tests.support.tabular import ask, iris, two_kinds
 X, Y = iris()
 PEOPLE = pd.DataFrame({"age": [20.0, 30, 40, 50], "city": ["Bern", "Bonn", "Bern", "Bonn"]})
 TREES: dict[str, Any] = {"n_estimators": 3, "n_jobs": 1}
+CATEGORIES = pd.DataFrame({"kind": pd.Categorical([(10, 20, 30)[kind] for kind in Y]), "width": X[:, 0]}), Y
 
 
 def served(saved: Saved) -> Engine:
@@ -201,6 +202,9 @@ Linear.__module__ = "torch.nn.modules.linear"
     (LogisticRegression(), "the LogisticRegression cannot be served: the model was saved before it was fitted: fit it"),
     (LogisticRegression, "LogisticRegression is a class of sklearn: give a fitted object of it"),
     (xgboost.XGBClassifier(), "the XGBClassifier cannot be saved as xgboost: need to call fit"),
+    (xgboost.XGBRegressor(**TREES, missing=-9).fit(X, Y), "takes -9 for a missing value, which its file does not have"),
+    (xgboost.XGBRegressor(**TREES, enable_categorical=True).fit(*CATEGORIES), "was trained on categories of a data fr"),
+    (lightgbm.LGBMRegressor(**TREES, verbose=-1).fit(*CATEGORIES), "the LGBMRegressor was trained on categories of a"),
     (lightgbm.LGBMRegressor(), "the LGBMRegressor cannot be saved as lightgbm: No booster found. Need to call fit"),
     (make_pipeline(Scale(), LogisticRegression()).fit(X[:100], Y[:100]), r"run code .*loaded \(.*\.Scale\)"),
     (make_pipeline(FunctionTransformer(lambda x: x), LogisticRegression()).fit(X[:100], Y[:100]), "<lambda>"),

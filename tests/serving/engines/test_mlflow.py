@@ -11,6 +11,7 @@ from typing import Any
 import lightgbm
 import numpy as np
 import onnx
+import pandas as pd
 import pytest
 import skops.io
 import xgboost
@@ -197,6 +198,16 @@ def test_a_regressor_of_lightgbm_and_wrappers_that_need_their_code(tmp_path: Pat
     assert predict(loaded, features).tolist() == np.asarray(early.predict(features)).tolist()
     (tmp_path / "sklearn" / "model.skops").write_bytes(b"no archive")
     assert "is not a wrapper of LightGBM that can be read" in refused(tmp_path / "sklearn")
+
+
+def test_a_booster_of_lightgbm_with_categories_of_a_frame_is_refused(tmp_path: Path) -> None:
+    features, kinds = iris()
+    frame = pd.DataFrame({"kind": pd.Categorical([(10, 20, 30)[kind] for kind in kinds]), "width": features[:, 0]})
+    booster = lightgbm.LGBMRegressor(n_estimators=1, verbose=-1).fit(frame, kinds).booster_
+    columns = [{"type": "long", "name": "kind"}, {"type": "double", "name": "width"}]
+    described = folders.mlmodel({"lightgbm": {"data": "model.lgb"}}, columns)
+    folder = folders.write(tmp_path, described, model__lgb=booster.model_to_string().encode())
+    assert "model.lgb has categories of a data frame, which are not those of requests" in refused(folder)
 
 
 def test_labels_of_a_lightgbm_wrapper_that_are_no_json_are_refused(tmp_path: Path) -> None:
