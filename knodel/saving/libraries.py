@@ -83,7 +83,8 @@ def _sklearn(model: Any, folder: Path, _: Any) -> Inputs:
 def _xgboost(model: Any, folder: Path, _: Any) -> Inputs:
     """Write `model.ubj`; the file records whether it is a Booster, a classifier or a regressor."""
     booster = model.get_booster() if hasattr(model, "get_booster") else model
-    if hasattr(booster, "get_categories") and not booster.get_categories().empty():  # from XGBoost 3.1 on
+    has_categories = "c" in (booster.feature_types or ()) and hasattr(booster, "get_categories")  # from 3.1 on
+    if has_categories and not booster.get_categories().empty():
         raise _with_categories(model)
     missing = getattr(model, "missing", math.nan)
     if not math.isnan(missing):

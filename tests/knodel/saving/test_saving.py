@@ -92,6 +92,12 @@ def test_columns_of_a_data_frame_are_inputs(tmp_path: Path) -> None:
     assert list(given) == list(model.predict(PEOPLE))
 
 
+def test_a_linear_model_of_xgboost(tmp_path: Path) -> None:
+    model = xgboost.XGBRegressor(**TREES, booster="gblinear").fit(X, Y)
+    engine = served(save(model, tmp_path / "m"))
+    np.testing.assert_allclose(ask(engine, "output-0", X), model.predict(X), rtol=1e-5)
+
+
 @pytest.mark.parametrize("kind", [xgboost.XGBClassifier, xgboost.XGBRegressor])
 def test_a_wrapper_of_xgboost(kind: type[Any], tmp_path: Path) -> None:
     model = kind(**TREES).fit(X, Y)
