@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -96,7 +97,7 @@ class Registry:
 
 
 @contextmanager
-def tracking_server(registry: Registry) -> Iterator[str]:
+def tracking_server(registry: Registry, tls: ssl.SSLContext | None = None) -> Iterator[str]:
     """The address of a tracking server with this content."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -131,5 +132,5 @@ def tracking_server(registry: Registry) -> Iterator[str]:
             self.end_headers()
             self.wfile.write(body)
 
-    with served_by(Handler, "127.0.0.1") as url:
+    with served_by(Handler, "127.0.0.1", tls) as url:
         yield url

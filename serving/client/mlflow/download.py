@@ -49,6 +49,8 @@ def download_artifacts(server: TrackingServer, path: str, uri: str, cache: Path,
         ]
         deadline = TransferDeadline(uri, limits.total)
         with closing(Downloader(frozenset({server.address.host}), deadline, limits)) as downloader:
+            if server.address.tls is not None:
+                downloader.client.pool.trust(server.address.host, server.address.tls)
             found = download_files(files, work, downloader, uri, progress)
         name = digests.of_folder(found).removeprefix(digests.PREFIX)
         place = downloads / name / (posixpath.basename(path) or "artifacts")

@@ -30,10 +30,17 @@ class StoreConnectionPool:
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._closed = False
         self._context: ssl.SSLContext | None = None
+        self._contexts: dict[str, ssl.SSLContext] = {}
 
     def open(self, url: HttpUrl, name: str, allowed: frozenset[str]) -> Connection:
         """Open a connection. Raises TransferInterrupted, StorageError."""
-        return Connection(url, name, allowed, self._limits, self._deadline, self._tls_context, self._track)
+        own = self._contexts.get(url.host)
+        context = self._tls_context if own is None else lambda: own
+        return Connection(url, name, allowed, self._limits, self._deadline, context, self._track)
+
+    def trust(self, host: str, context: ssl.SSLContext) -> None:
+        """Use these TLS settings for a host, in place of those of the machine."""
+        self._contexts[host] = context
 
     def take(self, url: HttpUrl, allowed: frozenset[str]) -> Connection | None:
         """Return the most recently used idle connection that the request may use, or None."""

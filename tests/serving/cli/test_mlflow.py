@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import ssl
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from clusters.base.errors import KnodelError
 from serving.cli.mlflow import resolve_reference
 from serving.client.errors import ClientError, UsageError
 from serving.client.mlflow.references import Reference, is_reference, read_reference
+from serving.control_api.tls import ensure_certificate
 from tests.serving.cli.conftest import Served, check
 from tests.support import mlflow_folders
 from tests.support.mlflow_server import ARTIFACTS, MODEL_ID, RUN, Registry, tracking_server
@@ -124,6 +127,21 @@ def test_proxied_artifacts_are_downloaded(registry: Registry, tmp_path: Path) ->
     assert (folder / "code" / "a b.py").read_text() == "x = 1"  # a deploy of the first may still read it
     registry.versions["churn"]["8"] = PROXIED.replace(MODEL_ID, "gone")
     assert "has no files: check the address" in refused("models:/churn/8")
+
+
+def test_artifacts_are_downloaded_with_the_certificate_of_the_tracking_server(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry.versions["churn"]["8"] = PROXIED
+    mlflow_folders.write(registry.root / "1" / "models" / MODEL_ID / "artifacts")
+    authority, certificate, key = ensure_certificate(tmp_path / "tls", datetime.now(UTC))
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate, key)
+    with tracking_server(registry, tls) as url:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", url)
+        assert "set MLFLOW_TRACKING_SERVER_CERT_PATH" in refused("models:/churn/8")
+        monkeypatch.setenv("MLFLOW_TRACKING_SERVER_CERT_PATH", str(authority))
+        assert (Path(resolve_reference("models:/churn/8").location) / "MLmodel").is_file()
 
 
 def test_downloads_at_once_do_not_disturb_each_other(registry: Registry) -> None:
