@@ -136,10 +136,14 @@ def _array(tensor: Tensor) -> Tensor:
 
 
 def _column(field: Field, tensor: Tensor) -> Any:
+    """Return the values of a column of the data frame. Raises InputRefused."""
     if field.type == "datetime":
         import pandas
 
-        return pandas.to_datetime(as_text(tensor).tolist())
+        try:
+            return pandas.to_datetime(as_text(tensor).tolist(), format="mixed")
+        except ValueError as error:
+            raise InputRefused(f"input {field.name!r} has a text that is not a time: {short_reason(error)}") from error
     if field.type == "binary":
         return [item if isinstance(item, bytes) else str(item).encode() for item in tensor.tolist()]
     return _array(tensor)

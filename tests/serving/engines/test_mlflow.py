@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 import zipfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ import xgboost
 from serving.engines.base.engine import ANY, Engine, EngineOptions
 from serving.engines.base.errors import EngineError, InputRefused, LoadFailed, MissingEngine
 from serving.engines.base.registry import find_format, find_loader
+from serving.engines.mlflow.mlmodel import Field, MLmodel
+from serving.engines.mlflow.pyfunc import PyfuncEngine
 from serving.storage.base.artifact import Artifact
 from serving.storage.sources.local import LocalPath, fetch_local
 from tests.support import mlflow_folders as folders
@@ -162,6 +165,22 @@ def test_a_folder_with_only_python_function_needs_mlflow_and_consent(tmp_path: P
         assert "pip install 'knodel[mlflow]'" in str(error)
     except LoadFailed as error:
         assert "mlflow cannot load the model" in str(error)
+
+
+class Years:
+    """What `mlflow.pyfunc` loads, seen from outside."""
+
+    def predict(self, frame: Any, params: Any = None) -> Any:
+        return frame["at"].dt.year.to_numpy()
+
+
+def test_a_text_that_is_no_time_is_the_callers_fault() -> None:
+    field = Field("at", "datetime", "BYTES")
+    engine = PyfuncEngine(Years(), MLmodel({}, (field,), (Field("year", "long", "INT64"),)), ExitStack())
+    given = np.array(["2026-01-01", "2027-01-02T03:04:05"], object)
+    assert engine.infer({"at": given}, ["year"])[0].tolist() == [2026, 2027]
+    with pytest.raises(InputRefused, match="input 'at' has a text that is not a time"):
+        engine.infer({"at": np.array(["soon"], object)}, ["year"])
 
 
 @pytest.mark.parametrize("kinds", ["numbers", "texts"])
