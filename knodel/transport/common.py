@@ -21,9 +21,10 @@ LIBRARIES = ("httpx2", "httpx")
 PLAIN = {"Accept-Encoding": "identity"}  # a small compressed response could fill the memory
 NOT_SENT = ("ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "UnsupportedProtocol", "LocalProtocolError")
 """Errors of the library after which the server has received no part of a request."""
-POOL = {"max_connections": None, "keepalive_expiry": 4.0}
-"""Options of a pool: threads and iterators never wait for a connection, and an idle one is closed before a server with
-the common limit of 5 s closes it, since a request that is lost by that must not be sent again."""
+MAX_CONNECTIONS = 100  # to a server for inference requests, as in httpx; further requests wait for one
+KEEPALIVE = 4.0
+"""s until an idle connection is closed: before a server with the common limit of 5 s closes it, since a request that
+is lost by that must not be sent again."""
 
 
 def url_of(endpoint: ServerAddress, target: str) -> str:
@@ -44,6 +45,14 @@ def arguments_of(request: HttpRequest) -> dict[str, Any]:
         "timeout": request.timeout,
         "extensions": extensions,
     }
+
+
+def pool_options(request: HttpRequest) -> dict[str, Any]:
+    """Return the options of the pool for such requests. Streams of an API server keep connections, so it has no limit.
+
+    A pool is therefore for inference requests or for others.
+    """
+    return {"max_connections": MAX_CONNECTIONS if request.inference else None, "keepalive_expiry": KEEPALIVE}
 
 
 def library_of(client: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import weakref
 from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -14,13 +13,13 @@ import httpx2
 
 from clusters.net import unix_sockets
 from knodel.transport.common import (
-    POOL,
     BodyParts,
     LineParts,
     LineStream,
     answer_of,
     arguments_of,
     opened,
+    pool_options,
     translated,
 )
 from knodel.transport.threads import check_owner
@@ -36,9 +35,7 @@ class AsyncHttpxTransport:
 
     def __init__(self, http_client: Any = None) -> None:
         self._given = http_client
-        self._clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[ServerAddress, httpx2.AsyncClient]] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._clients: dict[asyncio.AbstractEventLoop, dict[tuple[ServerAddress, bool], httpx2.AsyncClient]] = {}
 
     async def exchange(self, request: HttpRequest) -> HttpAnswer:
         """Perform `Exchange`."""
@@ -95,11 +92,16 @@ class AsyncHttpxTransport:
         """Return the HTTP client for a request, and its library."""
         if request.inference and self._given is not None:
             return opened(self._given)
-        clients = self._clients.setdefault(asyncio.get_running_loop(), {})  # several threads may run event loops
-        found = clients.get(request.endpoint)
+        loop = asyncio.get_running_loop()
+        if loop not in self._clients:
+            for ended in [one for one in list(self._clients) if one.is_closed()]:
+                self._clients.pop(ended, None)  # another thread may have removed it
+        clients = self._clients.setdefault(loop, {})
+        key = request.endpoint, request.inference
+        found = clients.get(key)
         if found is None:
-            found = httpx2.AsyncClient(transport=_AsyncPoolTransport(request.endpoint), trust_env=False)
-            clients[request.endpoint] = found
+            found = httpx2.AsyncClient(transport=_AsyncPoolTransport(request), trust_env=False)
+            clients[key] = found
         return found, httpx2
 
 
@@ -122,9 +124,10 @@ async def _raw(response: Any) -> AsyncIterator[bytes]:
 class _AsyncPoolTransport(httpx2.AsyncHTTPTransport):
     """The transport to one server, through its unix socket or proxy."""
 
-    def __init__(self, endpoint: ServerAddress) -> None:
+    def __init__(self, request: HttpRequest) -> None:
         # Not the initializer of the base class: it makes a pool without a `network_backend`.
-        shared: dict[str, Any] = {"ssl_context": endpoint.tls, **POOL}
+        endpoint = request.endpoint
+        shared: dict[str, Any] = {"ssl_context": endpoint.tls, **pool_options(request)}
         proxy = endpoint.proxy
         if proxy is not None:
             self._pool = httpcore2.AsyncHTTPProxy(

@@ -17,7 +17,6 @@ import httpx2
 
 from clusters.net import unix_sockets
 from knodel.transport.common import (
-    POOL,
     BodyParts,
     Deadline,
     LineParts,
@@ -25,6 +24,7 @@ from knodel.transport.common import (
     answer_of,
     arguments_of,
     opened,
+    pool_options,
     translated,
 )
 from serving.client.effects import OK_BELOW, HttpAnswer, HttpRequest
@@ -44,7 +44,7 @@ class HttpxTransport:
 
     def _start(self) -> None:
         self._pid, self._lock = os.getpid(), threading.Lock()
-        self._clients: dict[ServerAddress, httpx2.Client] = {}
+        self._clients: dict[tuple[ServerAddress, bool], httpx2.Client] = {}
 
     def exchange(self, request: HttpRequest) -> HttpAnswer:
         """Perform `Exchange`."""
@@ -109,11 +109,12 @@ class HttpxTransport:
             return opened(self._given)
         if self._pid != os.getpid():
             self._start()  # the connections belong to the parent process
+        key = request.endpoint, request.inference
         with self._lock:
-            found = self._clients.get(request.endpoint)
+            found = self._clients.get(key)
             if found is None:
-                found = httpx2.Client(transport=_PoolTransport(request.endpoint, self._deadline), trust_env=False)
-                self._clients[request.endpoint] = found
+                found = httpx2.Client(transport=_PoolTransport(request, self._deadline), trust_env=False)
+                self._clients[key] = found
         return found, httpx2
 
     @contextmanager
@@ -140,9 +141,12 @@ def _raw(response: Any) -> Iterator[bytes]:
 class _PoolTransport(httpx2.HTTPTransport):
     """The transport to one server: through its unix socket or proxy, and within the deadline of the thread."""
 
-    def __init__(self, endpoint: ServerAddress, deadline: Deadline) -> None:
+    def __init__(self, request: HttpRequest, deadline: Deadline) -> None:
         # Not the initializer of the base class: it makes a pool without a `network_backend`.
-        shared: dict[str, Any] = {"ssl_context": endpoint.tls, "network_backend": _Backend(endpoint, deadline), **POOL}
+        endpoint, backend = request.endpoint, _Backend(request.endpoint, deadline)
+        shared: dict[str, Any] = {
+            "ssl_context": endpoint.tls, "network_backend": backend, **pool_options(request),
+        }  # fmt: skip
         proxy = endpoint.proxy
         if proxy is not None:
             self._pool = httpcore2.HTTPProxy(

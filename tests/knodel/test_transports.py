@@ -378,6 +378,30 @@ def test_iterators_of_threads_never_wait_for_a_connection(serve: Any) -> None:
     assert len(server.heads) == 25
 
 
+def test_connections_of_event_loops_that_have_ended_are_dropped(serve: Any) -> None:
+    address, _ = serve(lambda wire, head: wire.sendall(response(ANSWER if b"POST" in head else METADATA)))
+    client = knodel.AsyncClient(url_of(address))
+
+    async def ask() -> knodel.Prediction:
+        return await client.predict("m", [1.0])
+
+    for _ in range(3):
+        asyncio.run(ask())
+        assert len(client._transport._clients) == 1
+
+
+def test_many_predictions_at_once_wait_for_a_connection(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("knodel.transport.common.MAX_CONNECTIONS", 5)
+    address, server = serve(lambda wire, head: wire.sendall(response(ANSWER if b"POST" in head else METADATA)))
+
+    async def ask() -> int:
+        async with knodel.AsyncClient(url_of(address)) as client:
+            return len(await asyncio.gather(*(client.predict("m", [1.0]) for _ in range(60))))
+
+    assert asyncio.run(ask()) == 60
+    assert len(server._held) <= 5
+
+
 def test_event_loops_of_several_threads_share_a_client(serve: Any) -> None:
     address, _ = serve(lambda wire, head: wire.sendall(response(ANSWER if b"POST" in head else METADATA)))
     client, together = knodel.AsyncClient(url_of(address)), threading.Barrier(2)
