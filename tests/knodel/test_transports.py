@@ -379,7 +379,8 @@ def test_iterators_of_threads_never_wait_for_a_connection(serve: Any) -> None:
 
 
 def test_connections_of_event_loops_that_have_ended_are_dropped(serve: Any) -> None:
-    address, _ = serve(lambda wire, head: wire.sendall(response(ANSWER if b"POST" in head else METADATA)))
+    last = "Connection: close\r\n"
+    address, _ = serve(lambda wire, head: wire.sendall(response(ANSWER if b"POST" in head else METADATA, headers=last)))
     client = knodel.AsyncClient(url_of(address))
 
     async def ask() -> knodel.Prediction:
