@@ -35,6 +35,11 @@ class ApiServer:
         self._endpoint = _endpoint(context, cluster, credentials)
 
     @property
+    def is_current(self) -> bool:
+        """Whether its TLS context can still be used: a client certificate of a plugin has not expired."""
+        return self._credentials.is_current
+
+    @property
     def endpoint(self) -> ServerAddress:
         """The address of the API server."""
         return self._endpoint

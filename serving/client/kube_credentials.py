@@ -55,6 +55,11 @@ class Credentials:
         has_plugin = isinstance(user.get("exec"), dict)
         self._plugin: Entry = user["exec"] if has_plugin and not user.get("token") and not user.get("tokenFile") else {}
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the client certificate is still valid, if a plugin has given one."""
+        return self._result is None or not self._result.certificate or self._result.is_valid
+
     def authorization(self) -> str:
         """Return the Authorization header, empty for none. Raises ClientError."""
         user = self._user

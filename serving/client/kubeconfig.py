@@ -38,6 +38,7 @@ class KubeContext:
     paths: str
     user: Entry = field(default_factory=dict, repr=False)
     cluster: Entry = field(default_factory=dict, repr=False)
+    _connected: list[ApiServer] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @classmethod
     def find(cls, name: str, environ: Mapping[str, str] = os.environ) -> KubeContext:
@@ -57,7 +58,12 @@ class KubeContext:
         return cls(name, str(context.get("namespace") or NAMESPACE), paths, user, cluster)
 
     def connect(self) -> ApiServer:
-        """Return the API server with its credentials; runs an exec plugin. Raises ClientError."""
+        """Return the API server with its credentials; runs an exec plugin. Raises ClientError.
+
+        It is the same one each time, so that its connections are reused, until its client certificate expires.
+        """
+        if self._connected and self._connected[-1].is_current:
+            return self._connected[-1]
         from serving.client.api_server import ApiServer
         from serving.client.kube_credentials import Credentials
 
@@ -68,7 +74,8 @@ class KubeContext:
                 "use a context with that user's own credentials"
             )
         credentials = Credentials(self.name, self.paths, self.user, self.cluster)
-        return ApiServer(self.name, self.cluster, credentials)
+        self._connected[:] = [ApiServer(self.name, self.cluster, credentials)]
+        return self._connected[-1]
 
 
 def contexts_of(environ: Mapping[str, str] = os.environ) -> list[str]:

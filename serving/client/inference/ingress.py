@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from clusters.base.errors import Forbidden
@@ -13,6 +15,9 @@ from serving.client.effects import Call, work
 from serving.client.errors import ClientError, DoesNotExist
 from serving.client.http import ServerAddress
 from serving.client.platform_ref import PlatformRef
+
+if TYPE_CHECKING:
+    import ssl
 
 TAG_HEADER = "Knative-Serving-Tag"
 CLUSTER_LOCAL = ".svc.cluster.local"  # Knative's domain for addresses inside the cluster
@@ -72,12 +77,16 @@ def _of_cluster(ref: PlatformRef, context: str, name: str, namespace: str, tag: 
 def _endpoint(address: str, port: int, scheme: str, host: str, remedy: str) -> ServerAddress:
     if scheme != HTTPS:
         return ServerAddress(address, port, "the ingress", remedy)
+    trust = "install the certificate authority of the ingress on this machine"
+    return ServerAddress(address, port, "the ingress", remedy, tls=_default_tls(), tls_name=host, tls_remedy=trust)
+
+
+@cache
+def _default_tls() -> ssl.SSLContext:
+    """Return the TLS context for all ingresses: addresses are equal, and share connections, only with the same one."""
     import ssl
 
-    trust = "install the certificate authority of the ingress on this machine"
-    return ServerAddress(
-        address, port, "the ingress", remedy, tls=ssl.create_default_context(), tls_name=host, tls_remedy=trust
-    )
+    return ssl.create_default_context()
 
 
 def _url_of(model: Object, tag: str) -> str:

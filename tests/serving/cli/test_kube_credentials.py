@@ -131,6 +131,18 @@ def test_an_expired_token_is_renewed_and_a_failing_plugin_is_an_error(config: Co
         server.credentials()
 
 
+def test_a_context_connects_again_once_the_certificate_of_a_plugin_has_expired(
+    config: Config, pki: Pki, tmp_path: Path
+) -> None:
+    pair = {"clientCertificateData": pki.client.certificate.read_text(), "clientKeyData": pki.client.key.read_text()}
+    config(plugin(tmp_path, json.dumps({**pair, "expirationTimestamp": "2126-01-01T00:00:00Z"})))
+    context = KubeContext.find(CONTEXT)
+    assert context.connect() is context.connect()
+    config(plugin(tmp_path, json.dumps({**pair, "expirationTimestamp": "2026-01-01T00:00:00Z"})))
+    context = KubeContext.find(CONTEXT)
+    assert context.connect() is not context.connect()
+
+
 def test_an_exec_plugin_that_is_not_there_is_named(knodel: Knodel, config: Config) -> None:
     config({"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "no-such-plugin"}})
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import knodel
+from serving.client.inference.ingress import _endpoint
 from tests.serving.cli.conftest import Config
 from tests.serving.cli.kube import CONTEXT, SERVER_NAME, TOKEN, FakeApi, Pki, Reply, failure
 from tests.serving.cli.test_kube_cluster import SERVED, cluster_with
@@ -43,6 +44,14 @@ def test_a_model_is_read_with_the_token_over_tls(kind: str, api: FakeApi, config
     model = get(kind)
     assert (model.url, model.traffic["magika-00001"]) == ("http://magika.default.knodel.test", 100)
     assert {seen.headers["Authorization"] for seen in api.seen} == {f"Bearer {TOKEN}"}
+
+
+def test_operations_share_the_connections_to_the_api_server(api: FakeApi, config: Config) -> None:
+    api.script = cluster_with(status=SERVED)
+    with knodel.Client(kube_context=CONTEXT) as client:
+        assert [client.get("magika").name for _ in range(3)] == ["magika"] * 3
+        assert len(client._transport._clients) == 1
+    assert _endpoint("h", 443, "https", "m", "-") == _endpoint("h", 443, "https", "m", "-")
 
 
 def test_the_name_in_the_certificate_is_checked(kind: str, api: FakeApi, config: Config, pki: Pki) -> None:
