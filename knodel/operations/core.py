@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from knodel.inference.metadata import ModelMetadata
     from knodel.results.model import Model
 
+LONGEST = 1e9  # s; clocks and sockets take no more
+_OPTION = re.compile(r"(?<!\S)--([a-z][a-z-]+)(?: ([A-Z]+)\b)?")
 READ_RETRIES = 2
 """How often a read that got no response is sent again."""
 
@@ -52,10 +55,15 @@ class ClientCore:
     recent: dict[str, deque[float]] = field(default_factory=dict)
 
     def advise(self, message: str) -> str:
-        """Return a message whose advised commands act on the platform and the namespace of the client."""
+        """Return a message whose advised commands act on the platform and the namespace of the client.
+
+        Options outside of commands become arguments: `--kube-context NAME` is kube_context=NAME.
+        """
         from serving.cli.base.advice import complete_advice
 
-        return complete_advice(message, self.options)
+        parts = complete_advice(message, self.options).split("`")
+        parts[::2] = [_OPTION.sub(_argument, part) for part in parts[::2]]
+        return "`".join(parts)
 
     def platform(self) -> PlatformRef:
         """Return the platform. Raises UsageError for a client of a URL, which sends inference requests only."""
@@ -91,6 +99,11 @@ class ClientCore:
     def get(self, name: str) -> Call[Object]:
         """Return a Model object. Raises NotFound."""
         return (yield from (yield from self.calls()).get(MODEL, check_name(name), self.namespace))
+
+
+def _argument(option: re.Match[str]) -> str:
+    """Return an option of the command as an argument in Python."""
+    return option[1].replace("-", "_") + (f"={option[2]}" if option[2] else "")
 
 
 def check_name(name: str, what: str = "name") -> str:
@@ -133,6 +146,6 @@ def parse_url(url: str, api_key: str) -> ModelsUrl:
 
 def check_timeout(timeout: float) -> float:
     """Return a time limit in seconds. Raises UsageError unless it is a number above 0."""
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < float("inf"):
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout <= LONGEST:
         raise UsageError(f"timeout is {timeout!r}: give a number of seconds, such as 300")
     return float(timeout)

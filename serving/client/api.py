@@ -162,7 +162,10 @@ class ApiCalls:
         *,
         is_good: Callable[[object], bool] = lambda _: True,
     ) -> Call[Object]:
-        content = json.dumps(body).encode() if body is not None else None
+        try:
+            content = json.dumps(body).encode() if body is not None else None
+        except (TypeError, ValueError, RecursionError) as error:
+            raise UsageError(f"a field is not JSON ({error}): give numbers, strings, lists and dicts") from error
         value = yield from self._send(method, path, query, content, type)
         if not is_good(value):
             what = self.server.endpoint.what

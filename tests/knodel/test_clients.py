@@ -25,6 +25,8 @@ def test_a_model_from_its_deploy_to_its_deletion(client: knodel.Client, platform
     assert client.models()["life"].name == "life"
     assert client.wait("life").replicas.ready == 1
     assert client.predict("life", [1.0, 2.0])["y"].tolist() == [2.0, 4.0]
+    with pytest.raises(knodel.KnodelError, match="had all the traffic: choose one with to=REVISION$"):
+        client.rollback("life")
 
     second = client.deploy(platform.artifact("triple"), "life", version="two", canary=10)
     assert second.traffic["life-00002"] == 10
@@ -246,6 +248,8 @@ def test_advised_commands_are_for_the_platform_and_the_namespace_of_the_client(p
     (lambda client: client.traffic("double", {"latest": "all"}), "the split is not a dict of percentages"),
     (lambda client: client.traffic("double", {"latest": 90}), "the percents sum to 90: they must sum to 100"),
     (lambda client: client.deploy("./none.onnx", "m"), "none.onnx"),
+    (lambda client: client.deploy("https://m/x.onnx", "m", rollout={"steps": {1}}), "a field is not JSON .*set"),
+    (lambda client: client.predict("double", [1], timeout=1e300), "timeout is 1e\\+300: give a number of seconds"),
     (lambda client: client.deploy(None, "double"), "no change to model double is given"),
     (lambda client: client.deploy("https://m/x.onnx", "m", rollout=True, canary=5), "exclude each other"),
     (lambda client: client.deploy("https://m/x.onnx", "m", example=[1]), "an example is only for an object in memory"),

@@ -231,7 +231,7 @@ def _former_version(model: Object, history: Sequence[HistoryEntry], versions: Se
     target = rollback_target(history, shares_of((model.get("status") or {}).get("traffic") or (), versions))
     if target is None:
         raise NothingToRollBackTo(
-            f"model {name_of(model)} has no earlier version that had all the traffic: choose one with --to"
+            f"model {name_of(model)} has no earlier version that had all the traffic: choose one with --to REVISION"
         )
     return target.revision
 
