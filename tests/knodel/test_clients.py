@@ -25,7 +25,7 @@ def test_a_model_from_its_deploy_to_its_deletion(client: knodel.Client, platform
     assert client.models()["life"].name == "life"
     assert client.wait("life").replicas.ready == 1
     assert client.predict("life", [1.0, 2.0])["y"].tolist() == [2.0, 4.0]
-    with pytest.raises(knodel.KnodelError, match="had all the traffic: choose one with to=REVISION$"):
+    with pytest.raises(knodel.KnodelError, match=r"had all the traffic: choose one with to=REVISION$"):
         client.rollback("life")
 
     second = client.deploy(platform.artifact("triple"), "life", version="two", canary=10)
