@@ -16,10 +16,10 @@ def wrong_names(given: Sequence[str], wanted: Sequence[str]) -> str:
 
     Example:
         >>> wrong_names(["Age", "city"], ["age", "city"])
-        "no 'age', an unknown 'Age'"
+        "'age' is missing, 'Age' is unknown"
     """
-    wrong = [f"no {name!r}" for name in wanted if name not in given]
-    return ", ".join(wrong + [f"an unknown {name!r}" for name in given if name not in wanted])
+    wrong = [f"{name!r} is missing" for name in wanted if name not in given]
+    return ", ".join(wrong + [f"{name!r} is unknown" for name in given if name not in wanted])
 
 
 def in_order(frame: Any, columns: Sequence[str]) -> Any:

@@ -42,13 +42,13 @@ def arrays_of(values: Any, inputs: Sequence[TensorSpec] | None) -> dict[str, Ten
         try:
             given = {names[0]: in_order(values, inputs[0].columns).to_numpy()}  # the model has one matrix
         except ValueError as error:
-            raise InputMismatch(f"the data frame has {error}") from error
+            raise InputMismatch(str(error)) from error
     if given is None and len(names) == 1:
         given = {names[0]: values}
     if given is None:
         raise InputMismatch(f"the model has the inputs {', '.join(names)}: give a data frame or a dict by name")
     if wrong := wrong_names(list(given), names):
-        raise InputMismatch(f"there is {wrong}: the inputs of the model are {', '.join(names)}")
+        raise InputMismatch(f"{wrong}: the inputs of the model are {', '.join(names)}")
     specs: Sequence[TensorSpec | None] = inputs or [None] * len(names)
     made = {}
     for name, spec in zip(names, specs, strict=True):

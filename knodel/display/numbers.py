@@ -9,6 +9,16 @@ _DIGEST: Final = 12  # hexadecimal digits; enough to tell versions apart
 _LONGEST_URI: Final = 40  # characters
 
 
+def outcome_text(outcome: str) -> str:
+    """Return the outcome of a version in words.
+
+    Example:
+        >>> outcome_text("rolledback")
+        'rolled back'
+    """
+    return "rolled back" if outcome == "rolledback" else outcome
+
+
 def milliseconds(seconds: float | None) -> str:
     """Return a duration in milliseconds with three digits; empty for None."""
     return "" if seconds is None else f"{seconds * 1000:.3g} ms"

@@ -24,7 +24,7 @@ from knodel.display.html import (
     status,
     table,
 )  # fmt: skip
-from knodel.display.numbers import milliseconds, share, short_digest, short_time, short_uri
+from knodel.display.numbers import milliseconds, outcome_text, share, short_digest, short_time, short_uri
 from knodel.results.explanation import Explanation, ReplicaStart
 from knodel.results.model import Model, ModelHistory, ModelList, ModelNoticeList, ModelVersion, TrafficSplit
 from knodel.results.prediction import Prediction, PredictionOutput
@@ -36,7 +36,6 @@ MAX_COLUMNS: Final = 12
 _PHASES: Final = {"Promoted": GOOD, "Progressing": WAITING, "Paused": WAITING}
 _DECISIONS: Final = {"pass": GOOD, "fail": BAD}
 _OUTCOMES: Final = {"promoted": GOOD, "rolledback": BAD, "failed": BAD}
-_OUTCOME_TEXTS: Final = {"rolledback": "rolled back"}
 
 
 def html_of(result: Any) -> Html:
@@ -51,7 +50,7 @@ def _model(model: Model) -> Html:
             [
                 ("status", _ready(model)),
                 ("namespace", model.namespace),
-                ("version", " ".join(filter(None, (model.version, model.newest and f"({model.newest})")))),
+                ("newest version", " ".join(filter(None, (model.version, model.newest and f"({model.newest})")))),
                 ("replicas", _replicas(model)),
                 ("format", model.format),
                 ("files", joined(short_uri(model.storage_uri), " ", muted(short_digest(model.digest)))),
@@ -64,7 +63,7 @@ def _model(model: Model) -> Html:
 
 
 def _models(models: ModelList) -> Html:
-    heads = ["name", "namespace", "status", "version", "traffic", "replicas", "format"]
+    heads = ["name", "namespace", "status", "newest version", "traffic", "replicas", "format"]
     rows = [
         [model.name, model.namespace, _ready(model), model.version, _traffic_bar(model.traffic, legend=False),
          _replicas(model), model.format]
@@ -265,7 +264,7 @@ def _target_text(percent: int, version: str, tag: str) -> str:
 
 
 def _outcome(version: ModelVersion) -> Html:
-    text = _OUTCOME_TEXTS.get(version.outcome, version.outcome)
+    text = outcome_text(version.outcome)
     return status(text, _OUTCOMES.get(version.outcome, WAITING)) if text else Html("")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from knodel.display.numbers import short_digest, short_time
+from knodel.display.numbers import outcome_text, short_digest, short_time
 from knodel.results.explanation import Explanation
 from knodel.results.model import Model, ModelHistory, ModelList, ModelNoticeList, TrafficSplit
 from knodel.results.prediction import Prediction
@@ -22,7 +22,7 @@ def text_of(result: Any) -> str:
 
 def _model(model: Model) -> str:
     state = "ready" if model.ready else f"not ready: {model.reason}"
-    version = f", version {model.version}" if model.version else ""
+    version = f", newest version {model.version}" if model.version else ""
     counts = f"{model.replicas.ready} of {model.replicas.desired} replicas ready"
     traffic = f", {_split(model.traffic)}" if len(model.traffic) else ""
     return f"Model {model.namespace}/{model.name}: {state}{version}, {counts}{traffic}"
@@ -34,12 +34,12 @@ def _models(models: ModelList) -> str:
          f"{model.replicas.ready}/{model.replicas.desired}"]
         for model in models
     ]  # fmt: skip
-    return _table(["name", "namespace", "status", "version", "traffic", "replicas"], rows, "no models")
+    return _table(["name", "namespace", "status", "newest version", "traffic", "replicas"], rows, "no models")
 
 
 def _history(history: ModelHistory) -> str:
     rows = [
-        [one.revision, one.version, one.outcome, one.cause, short_time(one.at), short_digest(one.digest)]
+        [one.revision, one.version, outcome_text(one.outcome), one.cause, short_time(one.at), short_digest(one.digest)]
         for one in history
     ]
     return _table(["revision", "version", "outcome", "cause", "made", "digest"], rows, "no versions")

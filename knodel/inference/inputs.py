@@ -66,7 +66,7 @@ def _lists_of(data: Any, specs: Sequence[TensorSpec]) -> list[InputTensor]:
             raise InputMismatch(f"the model has the inputs {', '.join(names)}: give a dict by name")
         data = {names[0]: data}
     if wrong := wrong_names(list(map(str, data)), names):
-        raise InputMismatch(f"there is {wrong}")
+        raise InputMismatch(wrong)
     inputs = []
     for spec in specs:
         shape, flat = _flattened(data[spec.name], spec)

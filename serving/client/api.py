@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from clusters.base.errors import NamespaceTerminating, NotFound
-from clusters.base.objects import Kind, Object
+from clusters.base.objects import MODEL, Kind, Object
 from serving.client.effects import (
     Call,
     HttpAnswer,
@@ -25,7 +27,7 @@ from serving.client.effects import (
     sleep,
     work,
 )
-from serving.client.errors import ClientError, Unreachable, UsageError
+from serving.client.errors import ClientError, Unreachable, UsageError, no_model
 from serving.client.http import FOREIGN
 from serving.client.responses import error_of, is_list, is_object, parse, raise_failure
 from serving.client.server import Server
@@ -56,7 +58,8 @@ class ApiCalls:
 
     def get(self, kind: Kind, name: str, namespace: str = "") -> Call[Object]:
         """Return one object. Raises NotFound."""
-        return (yield from self._call("GET", _object_path(kind, namespace, name), is_good=is_object))
+        with _absence(kind, name, namespace):
+            return (yield from self._call("GET", _object_path(kind, namespace, name), is_good=is_object))
 
     def exists(self, kind: Kind, name: str, namespace: str = "") -> Call[bool]:
         """Return whether the object exists."""
@@ -77,7 +80,8 @@ class ApiCalls:
     ) -> Call[Object]:
         """Apply a JSON merge patch (RFC 7386) and return the object. Raises NotFound, Conflict, Invalid."""
         path = _object_path(kind, namespace, name)
-        return (yield from self._call("PATCH", path, _writing(dry_run), patch, MERGE, is_good=is_object))
+        with _absence(kind, name, namespace):
+            return (yield from self._call("PATCH", path, _writing(dry_run), patch, MERGE, is_good=is_object))
 
     def create(self, kind: Kind, obj: Object, namespace: str = "", *, dry_run: bool = False) -> Call[Object]:
         """Create an object and return it. Raises AlreadyExists; NotFound when the namespace does not exist."""
@@ -91,7 +95,8 @@ class ApiCalls:
 
     def delete(self, kind: Kind, name: str, namespace: str = "") -> Call[None]:
         """Delete an object. Raises NotFound."""
-        yield from self._call("DELETE", _object_path(kind, namespace, name))
+        with _absence(kind, name, namespace):
+            yield from self._call("DELETE", _object_path(kind, namespace, name))
 
     def review(self, kind: Kind, request: Object) -> Call[Object]:
         """Post an object that the server evaluates but does not store, such as a SelfSubjectAccessReview."""
@@ -197,6 +202,17 @@ class ApiCalls:
 
     def _headers(self) -> Call[dict[str, str]]:
         return {"Accept": JSON, **(yield from work(self.server.credentials))}
+
+
+@contextmanager
+def _absence(kind: Kind, name: str, namespace: str) -> Iterator[None]:
+    """Translate the error of an API server for a Model that does not exist; an absent CRD keeps its own error."""
+    try:
+        yield
+    except NotFound as error:
+        if kind != MODEL or not re.fullmatch(rf"{re.escape(str(MODEL))} \S+ not found", str(error)):
+            raise
+        raise no_model(name, namespace) from error
 
 
 def log_path(namespace: str, pod: str) -> str:

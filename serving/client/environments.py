@@ -70,9 +70,9 @@ class Environments(NamedTuple):
         """Return an environment. Raises UsageError, with the known ones."""
         if found := self.known.get(name):
             return found
-        listed = ", ".join(sorted(self.known)) or "none"
+        listed = f"known ones are {', '.join(sorted(self.known))}" if self.known else "none has been added yet"
         add = "" if dns_label_fault(name) else f"; `knodel env add {name} --kube-context NAME` adds it"
-        raise UsageError(f"there is no environment {name!r}: known ones are {listed}{add}")
+        raise UsageError(f"there is no environment {name!r}: {listed}{add}")
 
     def added(self, new: Environment) -> Environments:
         """Return them with one more. Raises UsageError for a name that is invalid or taken."""

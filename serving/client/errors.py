@@ -49,6 +49,11 @@ class DoesNotExist(ClientError, NotFound):
     exit_code = NOT_FOUND
 
 
+def no_model(name: str, namespace: str) -> DoesNotExist:
+    """Return the error for a Model that does not exist."""
+    return DoesNotExist(f"model {name} not found in namespace {namespace}: `knodel list -A` lists all", 404)
+
+
 class ModelError(ClientError):
     """A model answered with an error: `status` is that of the response, `request_id` its id if there is one."""
 

@@ -113,7 +113,7 @@ def test_without_numpy_lists_are_sent_as_json(client: knodel.Client, monkeypatch
 
 
 @pytest.mark.parametrize(("data", "message"), [
-    ({"z": [1]}, r"there is no 'x', an unknown 'z'.*its inputs: x FP32 \[-1\]"),
+    ({"z": [1]}, r"'x' is missing, 'z' is unknown.*its inputs: x FP32 \[-1\]"),
     ([[1, 2]], r"input 'x' has shape \[1, 2\]: the model expects \[-1\]"),
     (["a"], "input 'x' has values that are not numbers: the model expects FP32"),
     ([[1], [1, 2]], "input 'x' has rows of different lengths"),

@@ -19,7 +19,7 @@ def test_columns_get_the_order_of_the_model(columns: tuple[str, ...], values: li
 
 def test_a_column_of_the_very_name_comes_before_one_with_a_space() -> None:
     frame = pd.DataFrame([[1.0, 2.0, 3.0]], columns=["a_b", "a b", "c"])
-    with pytest.raises(ValueError, match="an unknown 'a b': the columns of the model are a_b, c"):
+    with pytest.raises(ValueError, match="'a b' is unknown: the columns of the model are a_b, c"):
         in_order(frame, ("a_b", "c"))
 
 
@@ -28,7 +28,7 @@ def test_a_frame_that_numbers_its_columns_keeps_them() -> None:
 
 
 def test_other_columns_are_refused() -> None:
-    with pytest.raises(ValueError, match="no 'c', an unknown 'b_b': the columns of the model are a, c"):
+    with pytest.raises(ValueError, match="'c' is missing, 'b_b' is unknown: the columns of the model are a, c"):
         in_order(FRAME, ("a", "c"))
 
 

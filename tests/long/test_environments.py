@@ -151,7 +151,7 @@ def test_what_cannot_be_promoted_is_explained(envs: Environments) -> None:
     assert "its traffic is split" in envs("--env", "dev", "promote", "split", "--to", "prod", code=2)
     assert "no environment 'stage'" in envs("--env", "dev", "promote", "split", "--to", "stage", code=2)
     assert "the environment of the model itself" in envs("--env", "dev", "promote", "split", "--to", "dev", code=2)
-    assert "absent' not found" in envs("--env", "dev", "promote", "absent", "--to", "prod", code=3)
+    assert "model absent not found" in envs("--env", "dev", "promote", "absent", "--to", "prod", code=3)
     assert "--rollout has an effect only with --to" in envs("--env", "dev", "promote", "split", "--rollout", code=2)
 
     envs("promote", "split", "--env", "dev")

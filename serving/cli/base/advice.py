@@ -21,7 +21,8 @@ REFUSED_BY: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     }
 )
 """The verbs that do not take each option."""
-_SAME: Final = MappingProxyType({"--namespace": ("-n", "-A", "--all-namespaces")})
+_PLACES: Final = ("--state", "--kube-context", "--env")
+_SAME: Final = MappingProxyType({"--namespace": ("-n", "-A", "--all-namespaces"), **dict.fromkeys(_PLACES, _PLACES)})
 
 
 def complete_advice(text: str, options: Mapping[str, str]) -> str:

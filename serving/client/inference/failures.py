@@ -8,7 +8,7 @@ from typing import Any
 from clusters.base.errors import KnodelError, NotFound
 from clusters.base.objects import MODEL, condition_of
 from serving.client.effects import Call, HttpAnswer
-from serving.client.errors import ClientError, DoesNotExist, ModelError, TimedOut
+from serving.client.errors import ClientError, DoesNotExist, ModelError, TimedOut, no_model
 from serving.client.platform_ref import PlatformRef
 
 NOT_FOUND = 404
@@ -42,7 +42,7 @@ def not_found(ref: PlatformRef | None, name: str, namespace: str, message: str) 
         api = yield from ref.calls()
         model = yield from api.get(MODEL, name, namespace)
     except NotFound:
-        return DoesNotExist(f"model {name} not found in namespace {namespace}: `knodel list -A` lists all", NOT_FOUND)
+        return no_model(name, namespace)
     except KnodelError:  # a caller who may not read Models gets the message of the gateway
         return DoesNotExist(message, NOT_FOUND)
     ready = condition_of(model, "Ready") or {}

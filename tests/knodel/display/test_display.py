@@ -148,7 +148,7 @@ AT  TYPE  REASON  MESSAGE  TIMES
     (HISTORY, f"""\
 REVISION  VERSION  OUTCOME  CAUSE  MADE  DIGEST
 iris-00001  1  promoted  deploy  2026-11-26 04:00:00  cdcdcdcdcdcd
-iris-00002  {EVIL}  rolledback  event  2026-11-26 04:00:00
+iris-00002  {EVIL}  rolled back  event  2026-11-26 04:00:00
 iris-00003  3  2026-11-26 04:00:00"""),
 ])  # fmt: skip
 def test_a_terminal_shows_text(result: Any, text: str) -> None:

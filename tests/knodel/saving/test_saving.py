@@ -147,7 +147,7 @@ def test_trees_record_the_columns_of_a_data_frame(kind: Any, tmp_path: Path) -> 
     assert list(engine.signature.inputs[0].columns) == list(saved.inputs[0].columns) == ["a", "b", "c_c", "d"]
     assert saved.example is not None
     assert json.loads(saved.example.read_text())["inputs"][0]["data"] == X[0].tolist()
-    with pytest.raises(NotSaved, match="no 'd', an unknown 'D': the columns of the model are a, b, c_c, d"):
+    with pytest.raises(NotSaved, match="'d' is missing, 'D' is unknown: the columns of the model are a, b, c_c, d"):
         save(model, tmp_path / "w", example=frame.rename(columns={"d": "D"}))
 
 
@@ -229,8 +229,8 @@ def test_other_objects_are_refused_with_the_remedy(obj: object, reason: str, tmp
 
 @pytest.mark.parametrize(("example", "reason"), [
     (PEOPLE[:0], "the example does not fit the model: there is no row: give at least one"),
-    (PEOPLE.rename(columns={"age": "Age"}), "there is no 'age', an unknown 'Age': the inputs of the model are"),
-    ({"age": [20.0]}, "there is no 'city'"),
+    (PEOPLE.rename(columns={"age": "Age"}), "'age' is missing, 'Age' is unknown: the inputs of the model are"),
+    ({"age": [20.0]}, "'city' is missing"),
     ({"age": ["old"], "city": ["Bern"]}, "input 'age' has values that are not numbers: the model expects FP64"),
     ({"age": [20.0], "city": [1]}, "input 'city' has values that are not strings"),
     ({"age": [[20.0]], "city": ["Bern"]}, r"'age' has shape \[1, 1\]: the model expects \[-1\]"),

@@ -56,6 +56,7 @@ def test_advice_beside_our_own_commands_is_known_too() -> None:
     [
         ("`knodel get iris` shows it", {"--namespace": "team"}, "`knodel get iris --namespace team` shows it"),
         ("`knodel get iris -n a`", {"--namespace": "team"}, "`knodel get iris -n a`"),
+        ("`knodel up --port 8180 --state /s`", {"--env": "prod"}, "`knodel up --port 8180 --state /s`"),
         ("`knodel list -A`", {"--namespace": "team", "--state": "/s s"}, "`knodel list -A --state '/s s'`"),
         ("`knodel down`, then `knodel up --detach`", {"--state": "/s", "--namespace": "team"},
          "`knodel down --state /s`, then `knodel up --detach --state /s`"),

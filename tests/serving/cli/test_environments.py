@@ -129,6 +129,13 @@ def test_what_cannot_be_meant_is_wrong_usage(
     assert file.read_bytes() == before
 
 
+def test_a_difference_needs_both_platforms(knodel: Knodel, lab: Path) -> None:
+    assert "start one with `knodel up --detach --env lab`" in knodel("diff", "--env", "lab", "--env", "lab").err
+    assert "no environment 'x': known ones are lab" in knodel("diff", "--env", "x", "--env", "lab").err
+    knodel("env", "remove", "lab")
+    assert "no environment 'x': none has been added yet; `knodel env add x" in knodel("list", "--env", "x").err
+
+
 def test_a_context_that_is_gone_names_the_environment(
     knodel: Knodel, api: FakeApi, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

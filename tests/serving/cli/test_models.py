@@ -324,6 +324,11 @@ async def test_the_logs_of_a_replica_are_printed(magika: Served) -> None:
     assert (done.code, done.out) == (0, "first\nsecond \x1b[31mred\n")  # to a file: as they are
 
 
+@pytest.mark.parametrize("line", ["get nope", "describe nope", "delete nope", "logs nope", "history nope"])
+async def test_a_model_that_does_not_exist_is_named_as_the_user_named_it(magika: Served, line: str) -> None:
+    check(await magika.knodel(*line.split()), 3, ["model nope not found in namespace default: `knodel list -A`"])
+
+
 async def test_the_logs_of_an_unknown_revision_are_refused_with_those_that_there_are(magika: Served) -> None:
     for options in ((), ("--follow",)):
         done = await magika.knodel("logs", "magika", "--revision", "nope", *options)

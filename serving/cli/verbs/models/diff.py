@@ -83,6 +83,9 @@ def _compare_environments(session: Session, name: str | None, one: str, other: s
 
 def _models(session: Session, environment: Environment, name: str | None) -> dict[str, Object]:
     """Return name → Model of an environment."""
+    options = click.get_current_context().ensure_object(dict)
+    options.clear()
+    options["--env"] = environment.name  # commands that messages advise from here on are about it
     ref, namespace = environment.open()
     namespace = session.namespace if session.namespace_given else namespace
     client = Client(ref.server(), driver=session.driver)

@@ -153,9 +153,7 @@ def _class_of(client: Client, name: str, namespace: str, named: Mapping[str, Any
     try:
         model = client.get(MODEL, name, namespace)
     except NotFound as error:
-        raise DoesNotExist(
-            f"--like: model {name} not found in namespace {namespace}: `knodel list -A` lists all"
-        ) from error
+        raise DoesNotExist(f"--like: {error}") from error
     if not named["model_format"] and not format_of(model) and is_true(model, READY):
         with suppress(TimedOut):  # a replica reports its format shortly after it is ready
             model = client.call(wait_until, name, namespace, FORMAT_TIMEOUT, lambda found: bool(format_of(found)))
