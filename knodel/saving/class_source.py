@@ -113,7 +113,9 @@ class _Module:
         """Return the code of a function, or of the first method of a class, and its namespace."""
         for function in [value] if isinstance(value, FunctionType) else _methods(value):
             return function.__code__, function.__globals__
-        raise NotSaved(f"class {value.__name__} has no method of its own: define predict in it")
+        raise NotSaved(
+            f"class {value.__name__} has no method of its own, which its source is found by: define one in it"
+        )
 
     def _segment(self, value: Any, code: CodeType) -> str:
         """Return the source of a class or function, with its decorators."""
@@ -187,10 +189,13 @@ def _scopes(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
 
 
 def _methods(made: type) -> Iterator[FunctionType]:
+    """Yield the methods that the class defines, without those that `dataclass` has generated."""
+    generated = "<string>" if "__dataclass_fields__" in vars(made) else None
     for member in vars(made).values():
         function = inspect.unwrap(getattr(member, "__func__", None) or getattr(member, "fget", None) or member)
         if isinstance(function, FunctionType) and function.__qualname__.startswith(f"{made.__qualname__}."):
-            yield function
+            if function.__code__.co_filename != generated:
+                yield function
 
 
 def _is_importable(value: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 import subprocess
 import sys
+from dataclasses import dataclass
 from math import sqrt
 from pathlib import Path
 from textwrap import dedent
@@ -54,6 +55,16 @@ class Weighted:
 class Testing:
     def predict(self, x: Any) -> Any:
         return tabular.iris()
+
+
+@dataclass
+class Settings:
+    factor: int = 2
+
+
+class Configured:
+    def predict(self, x: Any) -> Any:
+        return x * Settings().factor
 
 
 class Sized:
@@ -114,6 +125,7 @@ def test_an_instance_without_state_is_its_class(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("obj", "reason"), [
     (Weighted, r"class Weighted uses WEIGHTS, which is a ndarray in memory: save it to a file and read it in load\("),
     (Testing, "class Testing uses the module tests.support.tabular, which is a file of this machine: write a folder"),
+    (Configured, "class Settings has no method of its own, which its source is found by: define one in it"),
     (Sized, r"Sized\(\) needs arguments, and the server has none: set the values in load\(self\)"),
     (stateful(), r"the Stateful has values \(size\) that the source of its class does not contain: give the class"),
     (local(), "Inner is defined inside a function: define it at the top of a module or of a cell"),
