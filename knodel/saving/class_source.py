@@ -193,9 +193,10 @@ def _methods(made: type) -> Iterator[FunctionType]:
     generated = "<string>" if "__dataclass_fields__" in vars(made) else None
     for member in vars(made).values():
         function = inspect.unwrap(getattr(member, "__func__", None) or getattr(member, "fget", None) or member)
-        if isinstance(function, FunctionType) and function.__qualname__.startswith(f"{made.__qualname__}."):
-            if function.__code__.co_filename != generated:
-                yield function
+        if not isinstance(function, FunctionType) or function.__code__.co_filename == generated:
+            continue
+        if function.__qualname__.startswith(f"{made.__qualname__}."):
+            yield function
 
 
 def _is_importable(value: Any) -> bool:
