@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
@@ -24,6 +25,8 @@ own_home.enter()
 # Each worker and each process that a test starts would compile all modules anew, 300 in half a second or more.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # of a background job; commands that a test interrupts inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 hypothesis.settings.register_profile("knodel", deadline=None)  # no test depends on how fast the machine is
 hypothesis.settings.load_profile("knodel")
 IN_HOME = own_home.entries()
