@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import posixpath
 import shutil
+import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
@@ -17,6 +18,9 @@ from serving.storage.transfer.progress import Progress
 
 MOST_FOLDERS: Final = 1000
 """Folders of one artifact that are listed."""
+LONGEST: Final = 7 * 86_400.0
+"""Seconds after which the unfinished folder of another process is deleted."""
+_UNFINISHED: Final = "download-"
 
 
 def download_artifacts(server: TrackingServer, path: str, uri: str, cache: Path, progress: Progress) -> Path:
@@ -38,7 +42,11 @@ def download_artifacts(server: TrackingServer, path: str, uri: str, cache: Path,
     work: Path | None = None
     try:
         downloads.mkdir(parents=True, exist_ok=True)
-        work = Path(mkdtemp(prefix="download-", dir=downloads))
+        for left in downloads.glob(f"{_UNFINISHED}*"):  # by a process that was killed
+            with suppress(FileNotFoundError):  # another process has just finished it
+                if left.stat().st_mtime < time.time() - LONGEST:
+                    shutil.rmtree(left, ignore_errors=True)
+        work = Path(mkdtemp(prefix=_UNFINISHED, dir=downloads))
         files = [
             RemoteFile(
                 file.removeprefix(f"{path}/"),

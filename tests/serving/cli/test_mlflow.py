@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import ssl
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -112,6 +113,9 @@ def test_models_that_mlflow_3_logs_are_found_by_id_and_by_run(registry: Registry
 def test_proxied_artifacts_are_downloaded(registry: Registry, tmp_path: Path) -> None:
     registry.versions["churn"]["8"] = PROXIED
     mlflow_folders.write(registry.root / "1" / "models" / MODEL_ID / "artifacts")
+    left = tmp_path / "cache" / "knodel" / "mlflow" / "download-x"  # by a process that was killed
+    left.mkdir(parents=True)
+    os.utime(left, (0, 0))
     (registry.root / "1" / "models" / MODEL_ID / "artifacts" / "code").mkdir()
     (registry.root / "1" / "models" / MODEL_ID / "artifacts" / "code" / "a b.py").write_text("x = 1")
     for _ in range(2):  # the second is the same
