@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from clusters.base.errors import Forbidden
+from clusters.base.redact import redact_url
 from knodel.operations.core import ClientCore, ModelsUrl
 from serving.client.effects import Call, HttpRequest, exchange
-from serving.client.errors import DoesNotExist
+from serving.client.errors import ClientError, DoesNotExist
 from serving.client.http import ServerAddress
 from serving.client.inference.ingress import TAG_HEADER, ingress_target
 
 DENIED = (401, 403)
+REDIRECTS = (301, 302, 303, 307, 308)
 METADATA_TIMEOUT = 30.0  # s
 
 
@@ -56,6 +58,11 @@ def _at_url(url: ModelsUrl, namespace: str, name: str, tag: str) -> Call[Entranc
         )
         if answer.status in DENIED:
             raise denied(url.endpoint, answer.status)
+        if answer.status in REDIRECTS and (location := answer.headers.get("location")):
+            raise ClientError(
+                f"{url.endpoint.where} redirects to {redact_url(location)}: give the URL of that server",
+                answer.status,
+            )
         if answer.status != 404:
             return way
     paths = " and ".join(f"{way.endpoint.prefix}{way.path}/v2/models/{name}" for way in ways)

@@ -7,7 +7,7 @@ import ssl
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -173,13 +173,8 @@ class LineStream(NamedTuple):
 
 def answer_of(response: Any, content: bytes = b"", stream: Any = None) -> HttpAnswer:
     """Return a response of the library as an HttpAnswer."""
-    headers = {name.lower(): value for name, value in _items(response.headers)}
+    headers = {name.lower(): value for name, value in response.headers.items()}
     return HttpAnswer(response.status_code, response.reason_phrase, headers, content, stream)
-
-
-def _items(headers: Any) -> Iterable[tuple[str, str]]:
-    found: Iterable[tuple[str, str]] = headers.items()
-    return found
 
 
 class Deadline(threading.local):

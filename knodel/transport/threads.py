@@ -61,8 +61,7 @@ class HttpxTransport:
         client, library = self._client(request)
         arguments = arguments_of(request)
         left = request.timeout
-        arguments["timeout"] = {"connect": left, "write": left, "pool": left, "read": silence}
-        arguments["timeout"] = library.Timeout(**arguments["timeout"])
+        arguments["timeout"] = library.Timeout(connect=left, write=left, pool=left, read=silence)
         with translated(library, request):
             with self._until(request.timeout):
                 response = client.send(client.build_request(**arguments), stream=True)

@@ -229,7 +229,7 @@ class _Connection(http.client.HTTPConnection):
 def unreachable_text(endpoint: ServerAddress, error: BaseException, late: float | None) -> str:
     """Return the message for a server that does not respond; `late` is the timeout in seconds if it has expired."""
     if late is not None:
-        reason = f"timeout after {late:g} s"
+        reason = f"timeout after {round(late, 3):g} s"
     elif isinstance(error, ssl.SSLCertVerificationError):
         return f"{endpoint.where} is not trusted ({error.verify_message}): {endpoint.tls_remedy}"
     else:

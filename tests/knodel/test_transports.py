@@ -323,6 +323,16 @@ def test_a_key_that_is_not_accepted(kind: str, serve: Any) -> None:
     assert len(server.heads) == 1
 
 
+def test_a_redirect_is_not_followed_but_shown(kind: str, serve: Any) -> None:
+    address, server = serve(sends(response({}, 308, "Location: https://user:pass@models.example.com/x\r\n")))
+    with pytest.raises(
+        knodel.KnodelError, match=r"redirects to https://\S*models\.example\.com/x: give the URL"
+    ) as seen:
+        predict(kind, url_of(address), [1.0])
+    assert "pass" not in str(seen.value)
+    assert len(server.heads) == 1
+
+
 def test_an_answer_of_something_else(kind: str, serve: Any) -> None:
     address, _ = serve(WAY, WAY, sends(response({"hello": 1})))
     with pytest.raises(knodel.KnodelError, match="the response of model m is not an inference response"):
