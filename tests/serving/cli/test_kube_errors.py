@@ -130,7 +130,7 @@ def test_an_unknown_name_and_an_unknown_kind_have_different_messages(
 ) -> None:
     api.script = lambda _: failure(404, "NotFound", 'models.knodel.dev "magika" not found', name="magika")
 
-    check(knodel("get", "magika", *HERE), 3, ['"magika" not found'])
+    check(knodel("get", "magika", *HERE), 3, ["model magika not found in namespace default: `knodel list -A "])
 
 
 def test_without_knative_its_absence_is_named(knodel: Knodel, api: FakeApi, config: Config) -> None:
