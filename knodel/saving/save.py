@@ -130,7 +130,7 @@ def _check_class(obj: Any, made: type) -> None:
         raise NotSaved(f"{name} is a class of {package}: give a fitted object of it")
     if package == "builtins" or not callable(getattr(made, "predict", None)):
         shown = name if package in ("builtins", "__main__") else f"{package} {name}"
-        raise NotSaved(f"a {shown} cannot be saved: Knodel saves {SAVED}")
+        raise NotSaved(f"an object of type {shown} cannot be saved: Knodel saves {SAVED}")
     if obj is not made and (state := [*getattr(obj, "__dict__", {})]):
         raise NotSaved(
             f"the {name} has values ({', '.join(state[:5])}) that the source of its class does not contain: give the "

@@ -63,7 +63,7 @@ def test_a_pipeline_over_columns_of_numbers_and_texts(client: knodel.Client) -> 
     answer = client.predict("people", people[["city", "age"]], outputs=["output-0", "probabilities"])
     assert list(answer["output-0"]) == list(model.predict(people))
     np.testing.assert_array_equal(answer["probabilities"], model.predict_proba(people))
-    with pytest.raises(knodel.KnodelError, match="no 'age', an unknown 'Age'"):
+    with pytest.raises(knodel.KnodelError, match="'age' is missing, 'Age' is unknown"):
         client.predict("people", people.rename(columns={"age": "Age"}))
     with pytest.raises(knodel.KnodelError, match="there is no row: give at least one"):
         client.predict("people", people[:0])
@@ -82,7 +82,7 @@ def test_trees_take_the_columns_of_a_frame_in_any_order(name: str, model: Any, c
     client.deploy(model, name, example=FRAME[:2])
 
     assert list(client.predict(name, FRAME[["d", "c", "b", "a"]])["output-0"]) == list(model.predict(FRAME))
-    with pytest.raises(knodel.KnodelError, match="no 'd', an unknown 'D'"):
+    with pytest.raises(knodel.KnodelError, match="'d' is missing, 'D' is unknown"):
         client.predict(name, FRAME.rename(columns={"d": "D"}))
 
 

@@ -217,9 +217,9 @@ Linear.__module__ = "torch.nn.modules.linear"
     (Linear(), r"a torch Linear cannot be saved directly: `torch.onnx.export\("),
     (lambda x: x, "a function cannot be saved: write a class with a method predict that calls it"),
     (np, "a module cannot be saved"),
-    (X, "a numpy ndarray cannot be saved: Knodel saves models of scikit-learn, XGBoost, LightGBM"),
-    ("model.onnx", "a str cannot be saved"),
-    (None, "a NoneType cannot be saved"),
+    (X, "an object of type numpy ndarray cannot be saved: Knodel saves models of scikit-learn, XGBoost, LightGBM"),
+    ("model.onnx", "type str cannot be saved"),
+    (None, "type NoneType cannot be saved"),
 ])  # fmt: skip
 def test_other_objects_are_refused_with_the_remedy(obj: object, reason: str, tmp_path: Path) -> None:
     with pytest.raises(NotSaved, match=reason):
