@@ -10,7 +10,7 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -45,6 +45,17 @@ READ_BYTES = 1 << 30  # of stored copies; reading takes some seconds
 GATEWAY = "envoy"
 PACKAGES = {GATEWAY: ("platform", "the gateway"), "onnxruntime": ("onnx", "the engine for ONNX models")}
 """Modules whose absence otherwise shows only with the first model, with the extra that has them and their purpose."""
+OF_EVERY_PLATFORM = frozenset({"numpy", "yaml"})
+"""Modules of formats that need no further package."""
+
+
+def needed_packages(engines: Collection[str]) -> dict[str, tuple[str, str]]:
+    """Return those of `PACKAGES` that are needed: not ONNX Runtime beside the engine of another format. Pure.
+
+    `engines` are the installed modules of formats.
+    """
+    has_another = not OF_EVERY_PLATFORM.issuperset(engines)
+    return {name: why for name, why in PACKAGES.items() if name == GATEWAY or not has_another}
 
 
 def examine(
@@ -57,12 +68,13 @@ def examine(
     has_proc = Path("/proc/self/stat").exists()
     yield doctor.check_system(sys.platform, has_proc)
     yield doctor.check_open_files(*resource.getrlimit(resource.RLIMIT_NOFILE))
+    installed = {made.package for made in FORMATS.values() if importlib.util.find_spec(made.package)}
     missing = {
         name: f"`{install_command(f'knodel[{extra}]')}` installs {purpose}"
-        for name, (extra, purpose) in PACKAGES.items()
+        for name, (extra, purpose) in needed_packages(installed).items()
         if not importlib.util.find_spec(name)
     }
-    engines = {made.name: importlib.util.find_spec(made.package) is not None for made in FORMATS.values()}
+    engines = {made.name: made.package in installed for made in FORMATS.values()}
     extras = {made.extra for made in FORMATS.values() if not engines[made.name]}
     yield doctor.check_packages(missing, engines, install_command(f"knodel[{','.join(sorted(extras))}]"))
     settings, fault = _settings(config)

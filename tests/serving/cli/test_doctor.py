@@ -20,6 +20,7 @@ from clusters.embedded.store.lock import FolderLock
 from clusters.embedded.store.store import Store
 from serving.cli.doctor import findings as doctor
 from serving.cli.doctor import models as model_doctor
+from serving.cli.doctor.examine import needed_packages
 from serving.cli.doctor.findings import INFINITY, Finding, ProbeResponse
 from serving.cli.doctor.ports import Listener, is_taken, listeners, listening_inodes
 from serving.storage import kept
@@ -56,6 +57,11 @@ def crashing(revision: str, **spec: Any) -> Object:
     found["status"]["conditions"][-1] |= {"reason": "CrashLoopBackOff", "message": f"{revision}: exit code 1"}
     found["spec"] = spec
     return found
+
+
+def test_the_engine_of_onnx_is_needed_unless_there_is_another() -> None:
+    assert set(needed_packages({"numpy", "yaml"})) == {"envoy", "onnxruntime"}
+    assert set(needed_packages({"numpy", "yaml", "skops"})) == {"envoy"}
 
 
 @pytest.mark.parametrize(
