@@ -130,7 +130,7 @@ def test_an_instance_without_state_is_its_class(tmp_path: Path) -> None:
     (stateful(), r"the Stateful has values \(size\) that the source of its class does not contain: give the class"),
     (local(), "Inner is defined inside a function: define it at the top of a module or of a cell"),
     (Undeclared, "class Undeclared: inputs: 'x' has datatype 'FP99'"),
-    (type("Typed", (), {}), "a tests Typed cannot be saved: .* classes with predict"),
+    (type("Typed", (), {}), "type tests Typed cannot be saved: .* classes with predict"),
 ])  # fmt: skip
 def test_a_class_that_is_more_than_its_source_is_refused(obj: object, reason: str, tmp_path: Path) -> None:
     with pytest.raises(NotSaved, match=reason):
