@@ -102,6 +102,6 @@ def test_code_needs_the_consent_of_the_namespace_too(machine: Machine, client: k
     machine.run("namespace", "strict")
     with (
         knodel.Client(state=machine.state, namespace="strict") as strict,
-        pytest.raises(knodel.KnodelError, match=r"`knodel namespace strict --label knodel\.dev/allow-code=true --state "),
+        pytest.raises(knodel.KnodelError, match=r"`knodel namespace strict --label knodel\.dev/allow-code=true "),
     ):
         strict.deploy(Doubler, "doubler", allow_code=True)
