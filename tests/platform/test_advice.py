@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from clusters.base.objects import MODEL
 from tests.platform.machine import Machine, machine
 from tests.scenarios.world import infer_body
 from tests.serving.cli.advice import ADVICE
@@ -27,8 +28,14 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     folder = tmp_path_factory.mktemp("advice")
     with machine(folder) as running:
         running.up()
+        artifact = running.artifact("double")
         (folder / "request.json").write_text(json.dumps(infer_body(1.0)))
-        running.run("deploy", "iris", "--uri", running.artifact("double"))
+        (folder / "model.onnx").symlink_to(artifact)
+        spec = {"storageUri": Path(artifact).as_uri()}
+        model = {"apiVersion": MODEL.api_version, "kind": MODEL.kind, "metadata": {"name": "second"}, "spec": spec}
+        (folder / "models.yaml").write_text(json.dumps(model))
+        running.environment["HF_TOKEN"] = "secret"
+        running.run("deploy", "iris", "--uri", artifact)
         running.run("pool", "set", "fast", "--size", "0")
         running.run(
             "events",
@@ -37,20 +44,26 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
             "--models",
             "iris",
             "--storage-prefix",
-            Path(running.artifact("double")).as_uri(),
+            Path(artifact).as_uri(),
         )
-        uri = Path(running.artifact("double")).as_uri()
-        running.run("events", "send", "iris", "--id", "train-42", "--source", "ci/train", "--uri", uri)
+        running.run(
+            "events", "send", "iris", "--id", "train-42", "--source", "ci/train", "--uri", Path(artifact).as_uri()
+        )
         yield running
 
 
 @pytest.mark.parametrize("line", RUN)
 def test_an_advised_command_works_when_it_is_typed(platform: Machine, line: str) -> None:
-    program, *arguments = shlex.split(line.replace("@request.json", f"@{platform.folder}/request.json"))
+    program, *arguments = shlex.split(line)
     assert program == "knodel"
+    if "prod" in arguments:
+        platform.complete("env", "add", "prod", "--state", str(platform.folder / "state"))  # refused if it is there
     if arguments[0] == "abort":
         platform.run("deploy", "iris", "--uri", platform.artifact("slow"), "--rollout", "--no-wait")
 
-    done = platform.complete(*arguments)
+    files = {"@request.json": f"@{platform.folder}/request.json"} | {
+        name: str(platform.folder / name) for name in ("./model.onnx", "models.yaml")
+    }
+    done = platform.complete(*(files.get(argument, argument) for argument in arguments))
 
     assert done.returncode in FINDINGS.get(line, (0,)), done.stdout + done.stderr

@@ -29,7 +29,7 @@ ADVICE = {
     "knodel deploy {} --rollout": "knodel deploy iris --rollout",
     "knodel deploy {} --version LABEL": "knodel deploy iris --version 8",
     "knodel deploy -f FILE": "knodel deploy -f models.yaml",
-    "knodel deploy NAME --uri URI": "knodel deploy iris --uri s3://models/iris",
+    "knodel deploy NAME --uri URI": "knodel deploy iris --uri ./model.onnx",
     "knodel deploy NAME --uri {}": "knodel deploy iris --uri ./model.onnx",
     "knodel secret NAME --env KEY": "knodel secret hub --env HF_TOKEN",
     "knodel traffic NAME REVISION=PERCENT": "knodel traffic iris iris-00001=100",
