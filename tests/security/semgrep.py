@@ -27,6 +27,16 @@ EXPLAINED = (
         "no-proxy-of-the-environment", CLIENT, "the user's way to the API server of the kubeconfig, as kubectl"
     ),
     Explanation(
+        "peers-are-verified",
+        r"^serving/client/mlflow/tracking\.py:",
+        "where the user sets MLFLOW_TRACKING_INSECURE_TLS, as MLflow's client",
+    ),
+    Explanation(
+        "no-library-that-connects-by-itself",
+        r"^serving/cli/templates/\w+/download\.py:",
+        "scripts of the projects of `knodel init`, which their users run themselves",
+    ),
+    Explanation(
         "tokens-name-their-algorithms", r"^eventing/auth/oidc\.py:", "read to find whose keys to check it by, next"
     ),
 )
