@@ -154,7 +154,7 @@ def test_a_diff_changes_nothing_and_tells_what_would_change(knodel: Shell, files
     [
         (("deploy", "magika", "--min", "9"), 2, "spec.minReplicas"),
         (("deploy", "magika", "--min", "9", "--dry-run"), 2, "spec.minReplicas"),
-        (("deploy", "magika", "--uri", "./here.onnx"), 2, "--uri ./here.onnx"),
+        (("deploy", "magika", "--uri", "./here.onnx"), 2, "artifacts.prefix"),
         (("traffic", "magika", "latest=50"), 2, "sum to 50"),
         (("traffic", "magika", "magika-00009=100"), 3, "magika-00009"),
         (("rollback", "magika", "--to", "magika-00009"), 3, "magika-00009"),
