@@ -92,7 +92,8 @@ def knodel(target: KubeTarget, files: ArtifactServer) -> Iterator[Shell]:
     shell("namespace", shell.namespace)
     shell("deploy", "-f", "-", stdin=document(files.uri("double"), version="1"))
     yield shell
-    shell("delete", "magika", "--no-wait", code=None)
+    for model in json.loads(shell("list", "-o", "json").out)["items"]:
+        shell("delete", model["metadata"]["name"], "--no-wait", code=None)
 
 
 @pytest.mark.parametrize(

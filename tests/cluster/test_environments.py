@@ -40,7 +40,6 @@ def envs(uploads: Shell, target: KubeTarget, tmp_path: Path) -> Iterator[Command
         run("env", "add", "dev", "--state", str(here.state))
         run("env", "add", "prod", "--kube-context", target.context, "--namespace", uploads.namespace)
         yield run
-        uploads("delete", "fresh", "--no-wait", code=None)
 
 
 def deploy(envs: Command, folder: Path, name: str, artifact: str, version: str) -> str:
