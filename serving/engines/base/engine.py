@@ -43,17 +43,49 @@ class Signature(NamedTuple):
         return tuple(spec.name for spec in self.outputs if spec.name not in self.optional)
 
 
+class Adapter(NamedTuple):
+    """A LoRA adapter of a language model: its name, and the folder with its files."""
+
+    name: str
+    path: str
+
+
+class LlmOptions(NamedTuple):
+    """Options of a language model, `spec.llm` of a Model.
+
+    context_length    tokens of one request, prompt and answer; 0 is the model's own, as far as the engine allows
+    embeddings        whether the engine computes embeddings
+    adapters          LoRA adapters, which callers ask for by the model NAME:ADAPTER
+    tool_parser       the engine's parser of tool calls; "" is none (vLLM)
+    engine_args       further options of the engine, by name, from its allow-list
+    """
+
+    context_length: int = 0
+    embeddings: bool = False
+    adapters: tuple[Adapter, ...] = ()
+    tool_parser: str = ""
+    engine_args: tuple[tuple[str, str], ...] = ()
+
+
 class EngineOptions(NamedTuple):
     """Options of an engine.
 
     threads       CPU threads of one inference
     allow_code    whether code in the artifact may run
     signature     the signature to serve, for a model with several; "" is its default one
+    name          the name of the Model
+    slots         most requests at once; 0 leaves it to the engine
+    memory        bytes that the server may use; 0 if unknown
+    llm           options of a language model
     """
 
     threads: int = 1
     allow_code: bool = False
     signature: str = ""
+    name: str = ""
+    slots: int = 0
+    memory: int = 0
+    llm: LlmOptions = LlmOptions()
 
 
 class Cancellation:

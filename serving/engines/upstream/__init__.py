@@ -1,0 +1,1 @@
+"""Engines that are HTTP servers in processes of their own."""

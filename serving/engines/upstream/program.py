@@ -1,0 +1,77 @@
+"""What the model server knows of an engine that is an HTTP server in a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+
+class EngineLoad(NamedTuple):
+    """What an engine is doing: the requests that it computes and those that wait inside it.
+
+    `kv_share` is the part of its KV cache that is in use, from 0 to 1, None if it does not tell. `sleeping` is whether
+    it has given its memory back until it is woken.
+    """
+
+    running: int = 0
+    waiting: int = 0
+    kv_share: float | None = None
+    sleeping: bool = False
+
+
+class Command(NamedTuple):
+    """How to start the engine's process: its arguments, and variables that are added to the environment."""
+
+    argv: Sequence[str]
+    environ: Mapping[str, str] = {}
+
+
+Get = Callable[[str], bytes]
+"""Returns the body of a page of the engine, by its path. Raises EngineError if it is not 200."""
+
+
+class EngineProgram(Protocol):
+    """A program that serves one model over HTTP/1.1 on a Unix socket, with OpenAI's paths.
+
+    It must require `Authorization: Bearer KEY`, and end when its standard input is closed.
+    """
+
+    @property
+    def platform(self) -> str:
+        """The name of the platform in the Open Inference Protocol (`gguf_llamacpp`)."""
+        ...
+
+    @property
+    def paths(self) -> frozenset[str]:
+        """The paths of the engine that callers may use (`/v1/chat/completions`). No other is passed on."""
+        ...
+
+    @property
+    def adapters(self) -> Sequence[str]:
+        """The names of the LoRA adapters. Callers ask for one by the model `NAME:ADAPTER`."""
+        ...
+
+    def command(self, socket: Path, key: str) -> Command:
+        """Return how to start the engine so that it listens on `socket` and accepts `key`."""
+        ...
+
+    def slots(self, get: Get, wanted: int) -> int:
+        """Return how many requests the started engine computes at once, at most `wanted` unless that is 0."""
+        ...
+
+    def load(self, get: Get) -> EngineLoad:
+        """Return what the engine is doing. Raises EngineError."""
+        ...
+
+    def change_body(self, body: dict[str, Any], adapter: str) -> dict[str, Any] | None:
+        """Return the body to send to the engine for a request of `adapter` ("": none); None: send it unchanged."""
+        ...
+
+    def wake(self, get: Get) -> None:
+        """Wake the sleeping engine. Raises EngineError. Blocks."""
+        ...
+
+    def close(self) -> None:
+        """Release the files of the model. The process has ended."""
+        ...
