@@ -62,7 +62,8 @@ async def generate(path: str, body: dict[str, Any], headers: dict[str, str], wri
             choice = {"text": text} if path == "/v1/completions" else {"message": {"content": text}}
             answer(writer, 200, {"choices": [choice], "usage": usage, "told": told})
             return
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nServer: stub\r\nTransfer-Encoding: chunked\r\n\r\n")
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nServer: stub\r\n"
+        writer.write(head + b"Transfer-Encoding: chunked\r\n\r\n")
         event(writer, {"choices": [{"delta": {"role": "assistant", "content": ""}}]})
         number = 0
         while number < count or wish.get("endless"):
