@@ -45,7 +45,7 @@ async def page(server: Running, path: str = "/metrics") -> str:
 
 async def idle(server: Running) -> None:
     async def is_idle() -> bool:
-        return (await server.stats())["active"] == 0
+        return not (await server.stats())["active"]
 
     await eventually(is_idle)
 
