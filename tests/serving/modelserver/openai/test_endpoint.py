@@ -9,6 +9,7 @@ import signal
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import openapi_spec_validator
 import pytest
 
 from serving.engines.base import registry
@@ -277,3 +278,6 @@ async def test_a_large_prompt_passes(start: Start) -> None:
 async def test_the_root_lists_the_paths(start: Start) -> None:
     server = await start()
     assert (await server.get("/")).json["paths"]["chat/completions"] == CHAT
+    document = (await server.get("/openapi.json")).json
+    openapi_spec_validator.validate(document)
+    assert CHAT in document["paths"]
