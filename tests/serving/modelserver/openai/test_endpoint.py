@@ -77,6 +77,36 @@ async def test_a_stream_passes_and_is_counted(start: Start) -> None:
     assert 'protocol="openai",code="200"' in metrics
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_the_statistics_have_the_tokens_of_all_protocols(start: Start, stream: bool) -> None:
+    server = await start()
+    assert (await server.stats())["tokens"] == {"prompt": 0, "completion": 0}
+    await server.post(chat(stream=stream, max_tokens=3), CHAT)
+    assert (await server.stats())["tokens"] == {"prompt": 7, "completion": 3}
+    asked = {"text_input": "hi", "max_tokens": 5}
+    answer = await server.post(asked, f"/v2/models/{NAME}/generate{'_stream' if stream else ''}")
+    assert answer.status == 200
+    assert (await server.stats())["tokens"] == {"prompt": 14, "completion": 8}
+    assert 'knodel_llm_tokens_total{revision="m-00007",kind="completion"} 8' in await page(server)
+
+
+async def test_a_caller_that_leaves_a_stream_has_used_the_tokens_so_far(start: Start) -> None:
+    server = await start()
+    caller = await server.connect()
+    await caller.send(request("POST", CHAT, json.dumps(chat(stream=True, wish={"endless": True})).encode()))
+    await caller.received(b'"w3 "')
+    caller.reset()
+    await idle(server)
+    tokens = (await server.stats())["tokens"]
+    assert tokens["prompt"] == 0  # the engine tells it at the end
+    assert tokens["completion"] >= 4
+
+
+async def test_other_models_have_no_tokens(double: Running) -> None:
+    assert "tokens" not in await double.stats()
+    assert "knodel_llm" not in await page(double)
+
+
 @pytest.mark.parametrize("name", ["other", f"{NAME}:", f"{NAME}:unknown", ""])
 async def test_an_unknown_model_is_404(start: Start, name: str) -> None:
     server = await start(adapters="legal")
@@ -205,6 +235,24 @@ async def test_the_death_of_the_engine_is_an_error_and_not_the_end(start: Start,
     await eventually(serves_again, timeout=15)
 
 
+async def test_the_engines_own_metrics_are_passed_on(start: Start) -> None:
+    server = await start()
+    missing = await ask(server.management_port, request("GET", "/metrics/engine"))
+    assert (missing.status, "no metrics page of its own" in missing.json["error"]) == (404, True)
+    text = "# TYPE stub_requests gauge\nstub_requests 0\n"
+    await server.post(chat(wish={"set": {"metrics": text}}), CHAT)
+    asked = (ask(server.management_port, request("GET", "/metrics/engine")) for _ in range(8))
+    for answer in await asyncio.gather(*asked):
+        assert (answer.status, answer.body.decode()) == (200, text)
+        assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert (await server.get("/metrics/engine")).status == 404  # on the data port
+
+
+async def test_other_models_have_no_metrics_of_an_engine(double: Running) -> None:
+    answer = await ask(double.management_port, request("GET", "/metrics/engine"))
+    assert answer.status == 404
+
+
 async def test_a_dead_engine_is_503_and_the_server_is_not_ready(start: Start) -> None:
     server = await start()
     model = server.server._models.lifecycle.model()
@@ -219,6 +267,8 @@ async def test_a_dead_engine_is_503_and_the_server_is_not_ready(start: Start) ->
     await eventually(unready)
     answer = await server.post(chat(), CHAT)
     assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+    metrics = await ask(server.management_port, request("GET", "/metrics/engine"))
+    assert (metrics.status, "is started again" in metrics.json["error"]) == (503, True)
 
 
 async def test_a_sleeping_engine_is_woken_before_it_gets_a_request(start: Start) -> None:
