@@ -7,6 +7,7 @@ import json
 import os
 import signal
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import openapi_spec_validator
@@ -17,17 +18,25 @@ from serving.modelserver.openai.paths import PREFIX
 from serving.modelserver.openai.upstreams import upstream_of
 from tests.serving.modelserver.client import ask, request
 from tests.serving.modelserver.conftest import NAME, Running, Serve
+from tests.serving.modelserver.models.conftest import ServeMany, folder, serve_many
 from tests.support.wait import eventually
+
+__all__ = ["folder", "serve_many"]
 
 CHAT = "/openai/v1/chat/completions"
 Start = Callable[..., Awaitable[Running]]
 
 
 @pytest.fixture
-def start(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> Start:
+def stub(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Add the format of the stub."""
+    made = registry.ModelFormat("stub", "tests.support.engine_stub.engine", "json", "server", (".stub",))
+    monkeypatch.setitem(registry.FORMATS, "stub", made)
+
+
+@pytest.fixture
+def start(serve: Serve, stub: None) -> Start:
     """Start a server over the stub, with the named adapters."""
-    stub = registry.ModelFormat("stub", "tests.support.engine_stub.engine", "json", "server", (".stub",))
-    monkeypatch.setitem(registry.FORMATS, "stub", stub)
 
     async def started(*options: str, adapters: str = " ") -> Running:
         return await serve(adapters.encode(), "--format", "stub", *options)
@@ -100,6 +109,22 @@ async def test_a_caller_that_leaves_a_stream_has_used_the_tokens_so_far(start: S
     tokens = (await server.stats())["tokens"]
     assert tokens["prompt"] == 0  # the engine tells it at the end
     assert tokens["completion"] >= 4
+
+
+async def test_the_tokens_of_one_of_many_models_outlive_its_reload(serve_many: ServeMany, stub: None, folder: Path) -> None:
+    (folder / "chat.stub").write_text(" ")
+    running = await serve_many()
+    assert running.server.stats.to_json()["tokens"] == {"prompt": 0, "completion": 0}
+    asked = {"text_input": "hi", "max_tokens": 5}
+    assert (await running.post(asked, "/v2/models/chat/generate")).status == 200
+    assert (await running.manage("/models/chat/unload")).status == 200
+    assert (await running.manage("/models/chat/load")).status == 200
+    assert (await running.post(asked, "/v2/models/chat/generate")).status == 200
+    stats = await running.stats()
+    assert stats["tokens"] == stats["models"]["chat"]["tokens"] == {"prompt": 14, "completion": 10}
+    assert "tokens" not in stats["models"]["double"]
+    assert 'knodel_llm_tokens_total{model="chat",revision="chat-00002",kind="prompt"} 14' in await page(running)
+    assert (await ask(running.management_port, request("GET", "/metrics/engine"))).status == 404
 
 
 async def test_other_models_have_no_tokens(double: Running) -> None:
