@@ -117,7 +117,7 @@ def _stages(startup: Startup | None) -> Mapping[str, float]:
 
 def _tokens(totals: Any) -> Tokens | None:
     """Return the totals of a language model. No decision needs them, so invalid ones are dropped, not the reading."""
-    values = [totals.get(name) for name in Tokens._fields] if isinstance(totals, dict) else []
+    values: list[Any] = [totals.get(name) for name in Tokens._fields] if isinstance(totals, dict) else []
     valid = [float(value) for value in values if type(value) in (int, float) and 0.0 <= value <= LARGEST_TOTAL]
     return Tokens(*valid) if len(valid) == len(Tokens._fields) else None
 

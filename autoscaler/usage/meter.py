@@ -7,9 +7,9 @@ The unit is pod-seconds: seconds times Pods that occupy resources of a node. By 
     starting   not ready yet, or no longer ready
     canary     of a version under trial beside the stable one, regardless of its work
 
-In addition, `claims` counts replicas from a warm pool; the pool's own bill is divided by them. Language models also have
-`tokens` of prompts and of completions. Sums are kept by hour and by day (UTC), for `KEPT_HOURS` and `KEPT_DAYS`, in a
-separate `Meter` for each size of replicas.
+In addition, `claims` counts replicas from a warm pool; the pool's own bill is divided by them. Language models also
+have `tokens`, of prompts and of completions. Sums are kept by hour and by day (UTC), for `KEPT_HOURS` and `KEPT_DAYS`,
+in a separate `Meter` for each size of replicas.
 
     {"at":"2026-01-01T14:30:00Z","meters":[{"replica":{"cpu":1.0,"memory":1073741824.0},
      "hours":{"2026-01-01T14":[12.5,40.0,3.1,0.0,1.0]},"days":{"2026-01-01":[12.5,40.0,3.1,0.0,1.0]},

@@ -71,8 +71,8 @@ def test_tokens_stand_beside_the_pod_seconds_and_only_where_there_are_any() -> N
         '{"at":"2026-01-01T14:59:30Z","meters":[{"replica":{"cpu":1.0},'
         '"hours":{"2026-01-01T14":[1.25,2.5,3.0,4.0,1.0]},"days":{"2026-01-01":[1.25,2.5,3.0,4.0,1.0]}}]}'
     )
-    tokens = '"tokens":{"hours":{"2026-01-01T14":[700,300]},"days":{"2026-01-01":[700,300]}}'
-    assert counted.to_json() == plain.to_json().replace("}}]}", "}," + tokens + "}]}")
+    written_tokens = '"tokens":{"hours":{"2026-01-01T14":[700,300]},"days":{"2026-01-01":[700,300]}}'
+    assert counted.to_json() == plain.to_json().replace("}}]}", "}," + written_tokens + "}]}")
     assert read_usage(written(counted)) == counted
     old = read_usage(written(plain))
     old.meter(CORE).add(Spent(prompt_tokens=7.0), START)  # a language model's, written before tokens were counted

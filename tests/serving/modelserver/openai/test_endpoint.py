@@ -13,6 +13,7 @@ from typing import Any
 import openapi_spec_validator
 import pytest
 
+from autoscaler.metrics.stat import parse_stats
 from serving.engines.base import registry
 from serving.modelserver.openai.paths import PREFIX
 from serving.modelserver.openai.upstreams import upstream_of
@@ -96,6 +97,7 @@ async def test_the_statistics_have_the_tokens_of_all_protocols(start: Start, str
     answer = await server.post(asked, f"/v2/models/{NAME}/generate{'_stream' if stream else ''}")
     assert answer.status == 200
     assert (await server.stats())["tokens"] == {"prompt": 14, "completion": 8}
+    assert parse_stats((await page(server, "/stats")).encode(), 0.0).tokens == (14, 8)  # as the autoscaler reads it
     assert 'knodel_llm_tokens_total{revision="m-00007",kind="completion"} 8' in await page(server)
 
 
@@ -111,7 +113,7 @@ async def test_a_caller_that_leaves_a_stream_has_used_the_tokens_so_far(start: S
     assert tokens["completion"] >= 4
 
 
-async def test_the_tokens_of_one_of_many_models_outlive_its_reload(serve_many: ServeMany, stub: None, folder: Path) -> None:
+async def test_tokens_of_one_of_many_models_outlive_its_reload(serve_many: ServeMany, stub: None, folder: Path) -> None:
     (folder / "chat.stub").write_text(" ")
     running = await serve_many()
     assert running.server.stats.to_json()["tokens"] == {"prompt": 0, "completion": 0}
