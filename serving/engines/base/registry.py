@@ -59,6 +59,7 @@ class ModelFormat(NamedTuple):  # no msgspec: the command imports this module to
 FORMATS: Final = {
     made.name: made
     for made in (
+        ModelFormat("gguf", "serving.engines.gguf.engine", "xllamacpp", "gguf", (".gguf",)),
         ModelFormat("onnx", "serving.engines.onnx.engine", "onnxruntime", "onnx", (".onnx",)),
         ModelFormat("sklearn", "serving.engines.sklearn.engine", "skops", "sklearn", (".skops",)),
         ModelFormat(
