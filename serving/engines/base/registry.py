@@ -59,7 +59,6 @@ class ModelFormat(NamedTuple):  # no msgspec: the command imports this module to
 FORMATS: Final = {
     made.name: made
     for made in (
-        ModelFormat("gguf", "serving.engines.gguf.engine", "xllamacpp", "gguf", (".gguf",)),
         ModelFormat("onnx", "serving.engines.onnx.engine", "onnxruntime", "onnx", (".onnx",)),
         ModelFormat("sklearn", "serving.engines.sklearn.engine", "skops", "sklearn", (".skops",)),
         ModelFormat(
@@ -73,6 +72,7 @@ FORMATS: Final = {
         ModelFormat(
             "tensorflow", "serving.engines.tensorflow.engine", "tensorflow", "tensorflow", (), ("saved_model.pb",)
         ),
+        ModelFormat("gguf", "serving.engines.gguf.engine", "xllamacpp", "gguf", (".gguf",)),
         ModelFormat(
             "pickle", "serving.engines.sklearn.pickled", "sklearn", "sklearn", (".pkl", ".pickle"), runs_code=True
         ),
