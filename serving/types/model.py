@@ -15,9 +15,10 @@ from serving.types import formats
 from serving.types.annotations import LABEL_ALLOW_CODE
 from serving.types.faults import CODE_FORMATS, LONGEST_HOST_LABEL, LONGEST_NAME, PROTOCOLS, SCHEMES
 from serving.types.fields import Duration, Flag, Integer, Quantity, Text
+from serving.types.llm import LLM_FORMATS, Llm, llm_fault
 from serving.types.rollout import Command, Rollout
 from serving.types.scaling import Scaling
-from serving.types.schema import INT_OR_STRING, LIST_TYPE, opaque, plain, rule
+from serving.types.schema import INT_OR_STRING, LIST_TYPE, opaque, plain, quoted, rule
 from serving.types.tables import INLINE, Items, Later, Nested
 
 Outcome = Literal["", "serving", "promoted", "superseded", "rolledback", "failed"]
@@ -227,6 +228,7 @@ class ModelSpec(ServerSpec):
         str, Text("Version label shown in listings. It is never compared or ordered.", formats.VERSION)
     ] = ""
     batching: Annotated[Batching | None, Nested("", Batching)] = None
+    llm: Annotated[Llm, Nested("", Llm)] = Llm()
     variants: Annotated[
         tuple[Variant, ...],
         Items(
@@ -267,6 +269,18 @@ class ModelSpec(ServerSpec):
     rollout: Annotated[Rollout | None, Nested("", Rollout)] = None
 
     LATER: ClassVar = {"template": Later("overrides of the Pod template")}
+    RULES: ClassVar = (
+        rule(
+            f"!has(self.llm) || !has(self.modelFormat) || self.modelFormat in [{', '.join(map(quoted, LLM_FORMATS))}]",
+            f"is for models of the formats {', '.join(LLM_FORMATS)}: omit it",
+            ".llm",
+        ),
+    )
+
+    def faults(self, given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """Check the rule in Python."""
+        if given.get("llm") is not None and (fault := llm_fault(self.model_format)):
+            yield "llm", fault
 
     @staticmethod
     def complete(values: dict[str, Any]) -> None:
