@@ -13,9 +13,9 @@ from typing import Annotated, Any, ClassVar, Final, Literal, get_args
 from clusters.base.objects import Object, generation_of, name_of, namespace_of, uid_of
 from serving.types import formats
 from serving.types.annotations import LABEL_ALLOW_CODE
-from serving.types.faults import CODE_FORMATS, LONGEST_HOST_LABEL, LONGEST_NAME, PROTOCOLS, SCHEMES
+from serving.types.faults import CODE_FORMATS, LLM_FORMATS, LONGEST_HOST_LABEL, LONGEST_NAME, PROTOCOLS, SCHEMES, claim_of
 from serving.types.fields import Duration, Flag, Integer, Quantity, Text
-from serving.types.llm import LLM_FORMATS, Llm, llm_fault
+from serving.types.llm import Llm, llm_fault
 from serving.types.rollout import Command, Rollout
 from serving.types.scaling import Scaling
 from serving.types.schema import INT_OR_STRING, LIST_TYPE, opaque, plain, quoted, rule
@@ -291,6 +291,12 @@ class ModelSpec(ServerSpec):
             values["variants"] = tuple(
                 replace(variant, resources=variant.resources.otherwise(default)) for variant in values["variants"]
             )
+
+
+def claims_of(spec: ModelSpec) -> tuple[str, ...]:
+    """Return the PersistentVolumeClaims with the files of the model and of its adapters, each once."""
+    uris = (spec.storage_uri, *(adapter.uri for adapter in spec.llm.adapters))
+    return tuple(dict.fromkeys(filter(None, map(claim_of, uris))))
 
 
 def host_faults(name: str, spec: ModelSpec) -> Iterator[tuple[str, str]]:
