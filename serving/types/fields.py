@@ -129,7 +129,9 @@ class Texts(Field):
         return None if len(at.errors) > faults else tuple(sorted(value.items()))
 
     def schema(self) -> Schema:
-        keys = [rule(f"self.all(name, {one['rule'].replace('self', 'name')})", one["message"]) for one in self.keys.rules]
+        keys = [
+            rule(f"self.all(name, {one['rule'].replace('self', 'name')})", one["message"]) for one in self.keys.rules
+        ]
         text = Text("Value of the entry.", self.values)
         values = {**text.schema(), "description": text.description()}
         return ruled({"type": "object", "maxProperties": self.most, "additionalProperties": values}, keys)

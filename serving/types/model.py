@@ -13,9 +13,17 @@ from typing import Annotated, Any, ClassVar, Final, Literal, get_args
 from clusters.base.objects import Object, generation_of, name_of, namespace_of, uid_of
 from serving.types import formats
 from serving.types.annotations import LABEL_ALLOW_CODE
-from serving.types.faults import CODE_FORMATS, LLM_FORMATS, LONGEST_HOST_LABEL, LONGEST_NAME, PROTOCOLS, SCHEMES, claim_of
+from serving.types.faults import (
+    CODE_FORMATS,
+    LLM_FORMATS,
+    LONGEST_HOST_LABEL,
+    LONGEST_NAME,
+    PROTOCOLS,
+    SCHEMES,
+    claim_of,
+)
 from serving.types.fields import Duration, Flag, Integer, Quantity, Text
-from serving.types.llm import Llm, llm_fault
+from serving.types.llm import NO_LLM, Llm, llm_fault
 from serving.types.rollout import Command, Rollout
 from serving.types.scaling import Scaling
 from serving.types.schema import INT_OR_STRING, LIST_TYPE, opaque, plain, quoted, rule
@@ -228,7 +236,7 @@ class ModelSpec(ServerSpec):
         str, Text("Version label shown in listings. It is never compared or ordered.", formats.VERSION)
     ] = ""
     batching: Annotated[Batching | None, Nested("", Batching)] = None
-    llm: Annotated[Llm, Nested("", Llm)] = Llm()
+    llm: Annotated[Llm, Nested("", Llm)] = NO_LLM
     variants: Annotated[
         tuple[Variant, ...],
         Items(

@@ -149,6 +149,7 @@ _PARTS = [
     _field("batching", {"size": 8}, "spec.batching.size"), _field("batching", True),
 ]  # fmt: skip
 
+_BAD_ENGINE_ARGS: tuple[Any, ...] = (1, True, None, [], "a\nb", "x" * (llm.LONGEST_ENGINE_ARG + 1))
 _LLMS = [
     _field("llm", "big"), _llm({"contexLength": 1}, "contexLength"),
     *(_llm({"contextLength": value}, "contextLength") for value in (-1, 1.5, "4096", True, llm.MOST_TOKENS + 1)),
@@ -165,8 +166,7 @@ _LLMS = [
     _llm({"engineArgs": ["--seed"]}, "engineArgs"),
     *(_llm({"engineArgs": {name: "1"}}, "engineArgs", "must be named with at most 63")
       for name in ("", "--seed", "Seed", "a_b", "a=b", "x" * 64)),
-    *(_llm({"engineArgs": {"seed": value}}, "engineArgs.seed")
-      for value in (1, True, None, [], "a\nb", "x" * (llm.LONGEST_ENGINE_ARG + 1))),
+    *(_llm({"engineArgs": {"seed": value}}, "engineArgs.seed") for value in _BAD_ENGINE_ARGS),
     _llm({"engineArgs": {f"a{n}": "" for n in range(llm.MOST_ENGINE_ARGS + 1)}}, "engineArgs"),
     BadModel("llm of another format", model_object(llm={}, modelFormat="onnx"), "spec.llm", "is for models of the"),
 ]  # fmt: skip
@@ -338,7 +338,8 @@ GOOD_MODELS: dict[str, Object] = {
     "batches as usual": model_object(batching={}),
     "a language model": model_object(
         llm={"contextLength": 4096, "embeddings": True, "adapters": [ADAPTER, {"name": "b", "uri": "s3://box/b/"}],
-             "toolParser": "llama3_json", "engineArgs": {"seed": "7", "speculative-config": '{"model": "größe"}', "x": ""}}
+             "toolParser": "llama3_json",
+             "engineArgs": {"seed": "7", "speculative-config": '{"model": "größe"}', "x": ""}}
     ),
     "a language model as usual": model_object(llm={}),
     "a language model of nulls": model_object(

@@ -5,8 +5,9 @@ Load calls, and the file that survives a restart of the container, have the same
     {"parameters": {"storageUri", "revision", "digest"?, "modelFormat"?, "slots"?, "timeout"?, "cpu"?,
                     "maxBatchSize"?, "maxBatchLatency"?, "llm"?}}
 
-Numbers may be strings, as in KServe's repository extension. `llm` has the form of a Model's `spec.llm`. A parameter that is missing, "" or 0 defaults to the
-server's own option. In a server of many models all parameters of a known model are optional.
+Numbers may be strings, as in KServe's repository extension. `llm` has the form of a Model's `spec.llm`. A parameter
+that is missing, "" or 0 defaults to the server's own option. In a server of many models all parameters of a known model
+are optional.
 """
 
 from __future__ import annotations

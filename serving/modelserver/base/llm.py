@@ -1,6 +1,8 @@
-"""Options of a language model, from the command line or from a load call, where they have the form of `spec.llm`. Pure.
+"""Options of a language model. Pure.
 
-    {"contextLength"?, "embeddings"?, "adapters"?: [{"name", "uri", "digest"?}], "toolParser"?, "engineArgs"?: {NAME: VALUE}}
+They come from the command line or from a load call, where they have the form of a Model's `spec.llm`:
+
+    {"contextLength"?, "embeddings"?, "adapters"?: [{"name", "uri", "digest"?}], "toolParser"?, "engineArgs"?}
 """
 
 from __future__ import annotations
@@ -98,7 +100,8 @@ def parse_engine_args(texts: Iterable[str]) -> Mapping[str, str]:
 def _check_adapter(adapter: AdapterSource) -> None:
     if not _NAME.fullmatch(adapter.name):
         raise BadLlmOptions(
-            f"adapter {adapter.name[:_MAX_QUOTED]!r} is not a name: use at most 63 of a-z, 0-9 and '-', no '-' at the ends"
+            f"adapter {adapter.name[:_MAX_QUOTED]!r} is not a name: use at most 63 of a-z, 0-9 and '-', no '-' at the "
+            "ends"
         )
     if not 0 < len(adapter.uri) <= MAX_URI_LENGTH:
         raise BadLlmOptions(f"the URI of adapter {adapter.name!r} must have 1 to {MAX_URI_LENGTH} characters")
