@@ -18,7 +18,7 @@ import msgspec
 
 from serving.engines.base.datatypes import Tensor
 from serving.engines.base.engine import BaseEngine, Cancellation, EngineOptions
-from serving.engines.base.errors import EngineError, InferenceFailed, InputRefused, LoadFailed
+from serving.engines.base.errors import Cancelled, EngineError, InferenceFailed, InputRefused, LoadFailed
 from serving.engines.upstream import client
 from serving.engines.upstream.client import Address
 from serving.engines.upstream.process import EngineProcess, SocketFolder
@@ -130,6 +130,9 @@ class UpstreamEngine(BaseEngine):
             text = completion_text(event)
             if text:
                 yield [text_tensor(text) for _ in outputs]
+        if cancellation is not None and cancellation.cancelled:
+            raise Cancelled("the inference was cancelled")
+        raise InferenceFailed("the engine broke off the answer")
 
     def close(self) -> None:
         """Kill the process and its children."""

@@ -109,12 +109,9 @@ def stats_families(stats: Stats) -> list[Family]:
         ),
     )
     shares = tuple((labels, part.kv_share) for labels, part in parts if part.kv_share is not None)
+    kv_cache = Family("knodel_llm_kv_share", "gauge", "Part of the KV cache in use, from 0 to 1.", shares)
     return [
-        *(
-            [Family("knodel_llm_kv_share", "gauge", "Part of the KV cache in use, from 0 to 1.", shares)]
-            if shares
-            else []
-        ),
+        *([kv_cache] if shares else []),
         *(
             Family(name, "gauge", about, tuple((labels, float(value(part))) for labels, part in parts))
             for name, about, value in gauges

@@ -197,6 +197,7 @@ class _Exchange:
         while data := await connection.read():
             pieces.append(data)
             size += len(data)
+            self._check()
             if size > MAX_ANSWER:
                 raise ModelFailed(f"the answer of the engine is larger than {MAX_ANSWER >> 20} MiB")
         body = b"".join(pieces)
@@ -220,7 +221,8 @@ class _Exchange:
                 self._sending = True
                 await send({"type": "http.response.body", "body": data, "more_body": True})
                 self._sending = False
-        except UpstreamError as error:
+            self._check()
+        except (UpstreamError, ServingError) as error:
             failure = self._stopped or ModelFailed(f"the engine broke off the answer: {error}")
             self._scope[BROKEN_KEY] = failure.status
             if not isinstance(failure, ClientLeft):

@@ -97,8 +97,8 @@ def _events(stream: bytes) -> list[Any]:
 
 def _json_of(event: bytes) -> Any:
     """Return the JSON of an event; None if it has none, or only a part of it is there."""
-    at = event.rfind(_DATA)
-    data = event[at + len(_DATA) :].strip() if at >= 0 else b""
+    lines = (line for line in event.split(b"\n") if line.startswith(_DATA))
+    data = next(lines, _DATA)[len(_DATA) :].strip()
     if not data or data == _DONE:
         return None
     try:
