@@ -74,6 +74,7 @@ FORMATS: Final = {
         ModelFormat(
             "tensorflow", "serving.engines.tensorflow.engine", "tensorflow", "tensorflow", (), ("saved_model.pb",)
         ),
+        ModelFormat("gguf", "serving.engines.gguf.engine", "xllamacpp", "gguf", (".gguf",)),
         ModelFormat(
             "pickle", "serving.engines.sklearn.pickled", "sklearn", "sklearn", (".pkl", ".pickle"), runs_code=True
         ),
