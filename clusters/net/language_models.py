@@ -70,7 +70,7 @@ class _Body(msgspec.Struct):
     model: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
-def select(body: bytes) -> Selected:
+def select(body: bytes | bytearray) -> Selected:
     """Return the Model that the body of a request selects.
 
     Raises ModelNotSelected: 400 for a body that is no JSON object, for two members `model` and for none; 404 for a
@@ -141,11 +141,11 @@ def model_list(models: Iterable[LanguageModel]) -> Json:
 _DECODER: Final = msgspec.json.Decoder(_Body)
 
 
-def _may_repeat(body: bytes) -> bool:
+def _may_repeat(body: bytes | bytearray) -> bool:
     return body.count(_MEMBER) > 1 or _ESCAPED_LETTER.search(body) is not None
 
 
-def _refuse_two(body: bytes) -> None:
+def _refuse_two(body: bytes | bytearray) -> None:
     """Raise ModelNotSelected if the outer object has two members `model`, of which servers may use either."""
     last: list[tuple[str, Any]] = []
 
