@@ -37,6 +37,7 @@ MOST_HELD: Final = 1024 * 1024 * 1024
 """Bytes of the bodies of all requests in progress. A body may stay in Envoy until its model reads it."""
 _UNCOUNTED: Final = 128 * 1024  # bytes, which a request at any path may take (`GatewayLimits.buffer_bytes`)
 _COLLECTION_PAUSE: Final = 100  # ms between collections of ended requests, each of which takes up to some ms
+_POST: Final = "send a body with the member `model` by POST"
 _FULL: Final = "the gateway holds too many request bodies: try again"
 _LONGEST_MEMBER: Final = 36  # bytes of "model" as a JSON string, each letter escaped, and a reserve
 _LONGEST_NAME: Final = 2048  # bytes of a name with its adapter as a JSON string
@@ -115,11 +116,7 @@ end
 """
 
 
-def openai_script(own_metadata: str, original_path: str, path_form_domain: str, default_namespace: str) -> str:
-    """Return the script. The arguments are names of `clusters.gateway.route_config`."""
-    return f"""{_UNESCAPE}{_SCAN}
-local MIB = 1024 * 1024
-
+_HOLD: Final = f"""
 -- The bytes of each request, until Envoy ends its handle. `total` also has those ended since the last collection.
 local held, total, collected_at = setmetatable({{}}, {{__mode = "k"}}), 0, 0
 
@@ -136,19 +133,8 @@ local function hold(handle, size)
   return true
 end
 
-local function refuse(handle, status, message, param, code)
-  local metadata = handle:streamInfo():dynamicMetadata()
-  if param ~= nil then metadata:set("{own_metadata}", "{PARAM_KEY}", param) end
-  if code ~= nil then metadata:set("{own_metadata}", "{CODE_KEY}", code) end
-  handle:headers():replace("{REFUSED}", "1")
-  handle:respond({{[":status"] = tostring(status)}}, message)
-end
-
-local function shown(model)
-  return (model:sub(1, 128):gsub("[^ -~]", "?"))
-end
-
 local function body_of(handle, headers)
+  if headers:get(":method") ~= "POST" then return refuse(handle, 405, "{_POST}") end
   local encoding = headers:get("content-encoding")
   if encoding ~= nil and encoding ~= "" and encoding:lower() ~= "identity" then
     return refuse(handle, 415, "{_ENCODED}")
@@ -162,39 +148,66 @@ local function body_of(handle, headers)
   if received == 0 then return refuse(handle, 400, "{_NOT_JSON}") end
   return body
 end
+"""
+
+
+def openai_script(own_metadata: str, original_path: str, path_form_domain: str, default_namespace: str) -> str:
+    """Return the script. The arguments are names of `clusters.gateway.route_config`."""
+    parts = (_UNESCAPE, _SCAN, _refuse(own_metadata), _HOLD, _select(original_path, path_form_domain, default_namespace))
+    return "".join(parts)
+
+
+def _refuse(own_metadata: str) -> str:
+    return f"""
+local function remember(handle, key, value)
+  if value ~= nil then handle:streamInfo():dynamicMetadata():set("{own_metadata}", key, value) end
+end
+
+local function refuse(handle, status, message, param, code)
+  remember(handle, "{PARAM_KEY}", param)
+  remember(handle, "{CODE_KEY}", code)
+  handle:headers():replace("{REFUSED}", "1")
+  handle:respond({{[":status"] = tostring(status)}}, message)
+end
+
+local function shown(model)
+  return (model:sub(1, 128):gsub("[^ -~]", "?"))
+end
+"""
+
+
+def _select(original_path: str, path_form_domain: str, default_namespace: str) -> str:
+    return f"""
+local function lead(handle, path, host, model)
+  local headers = handle:headers()  -- an object of a former step ended when the script waited for the body
+  local asked = headers:get(":path"):match("^[^?]*")
+  remember(handle, "path", asked)
+  remember(handle, "{MODEL_KEY}", model)
+  headers:add("{original_path}", asked)
+  headers:replace(":path", path)
+  headers:replace(":authority", host)
+  handle:clearRouteCache()
+end
 
 function envoy_on_request(handle)
   local headers = handle:headers()
   local path = headers:get(":path")
-  local asked = path:match("^[^?]*")
-  local namespace, rest = path:match("^/namespaces/([a-z0-9-]+)(/openai/v1.*)$")
+  local namespace, rest = path:match("^/namespaces/([a-z0-9-]+)({OPENAI_PATH}.*)$")
   namespace, rest = namespace or "{default_namespace}", rest or path
   if rest:match("^{OPENAI_PATH}/models$") or rest:match("^{OPENAI_PATH}/models[/?]") then
-    headers:add("{original_path}", asked)
-    headers:replace(":path", rest)
-    local metadata = handle:streamInfo():dynamicMetadata()
-    metadata:set("{own_metadata}", "path", asked)
-    metadata:set("{own_metadata}", "{MODEL_KEY}", shown(rest:match("^{OPENAI_PATH}/models/([^?]*)") or ""))
-    headers:replace(":authority", namespace .. "{MODEL_LIST_DOMAIN}")
-    return handle:clearRouteCache()
+    local asked = rest:match("^{OPENAI_PATH}/models/([^?]*)") or ""
+    return lead(handle, rest, namespace .. "{MODEL_LIST_DOMAIN}", shown(asked))
   end
   local body = body_of(handle, headers)
   if body == nil then return end
   local size = body:length()
   local model, problem, param, code = scan(body:getBytes(0, size))
-  if size > MIB then collectgarbage() end
+  if size > {_UNCOUNTED} then collectgarbage() end  -- of the copy of the body
   if model == nil then return refuse(handle, 400, problem, param, code) end
   local name, separator, adapter = model:match("^([a-z0-9-]+)(:?)(.*)$")
   if name == nil or #name > 63 or (separator == "") ~= (adapter == "") then
     return refuse(handle, 404, "no model '" .. shown(model) .. "'", "model", "{MODEL_NOT_FOUND}")
   end
-  headers = handle:headers()  -- the former object ended when the script waited for the body
-  local metadata = handle:streamInfo():dynamicMetadata()
-  metadata:set("{own_metadata}", "path", asked)
-  metadata:set("{own_metadata}", "{MODEL_KEY}", name)
-  headers:add("{original_path}", asked)
-  headers:replace(":path", rest)
-  headers:replace(":authority", name .. "." .. namespace .. "{path_form_domain}")
-  handle:clearRouteCache()
+  lead(handle, rest, name .. "." .. namespace .. "{path_form_domain}", name)
 end
 """

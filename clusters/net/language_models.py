@@ -9,7 +9,6 @@ Form of errors and lists: https://platform.openai.com/docs/api-reference.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
@@ -31,8 +30,7 @@ OWNER: Final = "knodel"
 _INVALID: Final = "invalid_request_error"
 _NAME: Final = re.compile(r"[a-z0-9-]{1,63}")
 _ADAPTER: Final = re.compile(r"[^\x00-\x1f]{1,253}")
-_MEMBER: Final = b'"model"'
-_ESCAPED_LETTER: Final = re.compile(rb"\\u006[dDfF45cC]")  # of "model", whose escaped form is another spelling of it
+_MODEL: Final = "model"
 _SHOWN: Final = 128  # characters of a value in a message
 _SERVER_ERROR: Final = 500
 _TOO_MANY: Final = 429
@@ -66,8 +64,13 @@ class LanguageModel(NamedTuple):
     adapters: tuple[str, ...] = ()
 
 
-class _Body(msgspec.Struct):
-    model: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+class _Member:
+    """The name of a member of the outer object. Equal names are distinct keys, so a dictionary keeps them all."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
 
 
 def select(body: bytes | bytearray) -> Selected:
@@ -76,16 +79,40 @@ def select(body: bytes | bytearray) -> Selected:
     Raises ModelNotSelected: 400 for a body that is no JSON object, for two members `model` and for none; 404 for a
     value that is not the name of a Model.
     """
+    values = [value for name, value in _members(body) if name == _MODEL]
+    if len(values) > 1:  # parsers may use either
+        raise ModelNotSelected(400, f"the body has the member `{_MODEL}` twice", param=_MODEL)
+    text = bytes(values[0]) if values else b""
+    if not text.startswith(b'"'):
+        message = f"the body needs the member `{_MODEL}`: the name of a model"
+        raise ModelNotSelected(400, message, param=_MODEL, code=NO_MODEL)
     try:
-        member = _DECODER.decode(body).model
-        if _may_repeat(body):
-            _refuse_two(body)
-        name = None if isinstance(member, msgspec.UnsetType) else msgspec.json.decode(member)
+        return parse_name(msgspec.json.decode(text))
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise _no_object(error) from error
+
+
+def _members(body: bytes | bytearray) -> list[tuple[str, msgspec.Raw]]:
+    """Return the members of the outer object, without the cost of decoding their values."""
+    seen = 0
+
+    def member(kind: type, name: str) -> _Member:
+        nonlocal seen
+        seen += 1
+        if seen > MOST_MEMBERS:
+            raise ModelNotSelected(400, f"the body has more than {MOST_MEMBERS} members")
+        return _Member(name)
+
+    try:
+        found = msgspec.json.Decoder(dict[_Member, msgspec.Raw], dec_hook=member).decode(body)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise ModelNotSelected(400, f"the body is not a JSON object: {_reason(error)}") from error
-    if not isinstance(name, str):
-        raise ModelNotSelected(400, "the body needs the member `model`: the name of a model", param="model", code=NO_MODEL)
-    return parse_name(name)
+        raise _no_object(error) from error
+    return [(key.name, value) for key, value in found.items()]
+
+
+def _no_object(error: Exception) -> ModelNotSelected:
+    reason = "nested too deeply" if isinstance(error, RecursionError) else _printable(str(error))
+    return ModelNotSelected(400, f"the body is not a JSON object: {reason}")
 
 
 def parse_name(text: str) -> Selected:
@@ -99,7 +126,7 @@ def parse_name(text: str) -> Selected:
 def not_found(name: str) -> ModelNotSelected:
     """Return the error for a Model that is absent."""
     message = f"no model '{_printable(name)}': GET …/openai/v1/models lists the models"
-    return ModelNotSelected(404, message, param="model", code=MODEL_NOT_FOUND)
+    return ModelNotSelected(404, message, param=_MODEL, code=MODEL_NOT_FOUND)
 
 
 def error_type(status: int) -> str:
@@ -138,25 +165,6 @@ def model_list(models: Iterable[LanguageModel]) -> Json:
     return {"object": "list", "data": [entry for model in sorted(models) for entry in entries(model)]}
 
 
-_DECODER: Final = msgspec.json.Decoder(_Body)
-
-
-def _may_repeat(body: bytes | bytearray) -> bool:
-    return body.count(_MEMBER) > 1 or _ESCAPED_LETTER.search(body) is not None
-
-
-def _refuse_two(body: bytes | bytearray) -> None:
-    """Raise ModelNotSelected if the outer object has two members `model`, of which servers may use either."""
-    last: list[tuple[str, Any]] = []
-
-    def keep(pairs: list[tuple[str, Any]]) -> None:
-        last[:] = pairs
-
-    json.loads(body, object_pairs_hook=keep)  # the outer object is the last
-    if sum(name == "model" for name, _ in last) > 1:
-        raise ModelNotSelected(400, "the body has the member `model` twice", param="model")
-
-
 def _seconds(model: Object) -> int:
     created = model["metadata"].get("creationTimestamp")
     return int(parse_timestamp(created).timestamp()) if created else 0
@@ -165,6 +173,3 @@ def _seconds(model: Object) -> int:
 def _printable(text: str) -> str:
     return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text[:_SHOWN])
 
-
-def _reason(error: Exception) -> str:
-    return "nested too deeply" if isinstance(error, RecursionError) else _printable(str(error))

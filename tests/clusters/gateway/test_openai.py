@@ -208,6 +208,14 @@ async def test_a_compressed_body_is_415_in_clear_words(served: int, first: Backe
     assert (await post(served, of(), headers={"Content-Encoding": "identity"})).status == 200
 
 
+async def test_other_methods_than_post_are_405(served: int, first: Backend) -> None:
+    for method in ("GET", "PUT", "DELETE"):
+        answer = await ask(served, PATH, "127.0.0.1", method=method, body=of())
+        assert (answer.status, error(answer)["type"]) == (405, "invalid_request_error")
+        assert "by POST" in error(answer)["message"]
+    assert not first.requests
+
+
 async def test_a_body_of_a_million_members_is_refused_at_once(served: int) -> None:
     many = b",".join(b'"%d":1' % number for number in range(MOST_MEMBERS))
     assert (await post(served, b'{%s,"model":"m"}' % many)).status == 400

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusters.net.language_models import (
+    MOST_MEMBERS,
     LanguageModel,
     ModelNotSelected,
     Selected,
@@ -70,9 +72,33 @@ def test_any_object_is_read_as_pythons_json_reads_it(members: list[tuple[str, An
     assert [":".join(filter(None, selected))] == values
 
 
+def test_bytes_that_are_no_text_are_refused() -> None:
+    for body in (b'{"model": "\xff"}', b'{"\xff": 1, "model": "m"}', b'{"model": "\\ud800"}'):
+        with pytest.raises(ModelNotSelected):
+            select(body)
+
+
 def test_very_deep_json_is_refused() -> None:
     with pytest.raises(ModelNotSelected, match="nested too deeply"):
         select(b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b', "model": "m"}')
+
+
+def test_more_members_than_any_request_has_are_refused() -> None:
+    many = b",".join(b'"%d":[]' % number for number in range(MOST_MEMBERS))
+    with pytest.raises(ModelNotSelected, match="more than 1000 members"):
+        select(b'{%s,"model":"m"}' % many)
+    assert select(b'{"a":{%s},"model":"m"}' % many) == Selected("m")
+
+
+def test_a_large_body_is_not_decoded() -> None:
+    """Decoded, these lists would take half a gigabyte."""
+    body = b'{"model":"m","a":[%s[]]}' % (b"[]," * 10_000_000)
+    tracemalloc.start()
+    try:
+        assert select(body) == Selected("m")
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def model(**changed: Any) -> dict[str, Any]:
