@@ -53,6 +53,7 @@ _VERSION_BYTES: Final = 8  # of the hash: 64 bits distinguish the versions of on
 
 _LARGEST_LIST: Final = 16 * 1024 * 1024  # bytes of a list of language models: 100 000 of them
 
+
 @dataclass(frozen=True, slots=True)
 class Resource:
     """The content of an xDS file and its version."""

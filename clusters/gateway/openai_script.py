@@ -153,7 +153,13 @@ end
 
 def openai_script(own_metadata: str, original_path: str, path_form_domain: str, default_namespace: str) -> str:
     """Return the script. The arguments are names of `clusters.gateway.route_config`."""
-    parts = (_UNESCAPE, _SCAN, _refuse(own_metadata), _HOLD, _select(original_path, path_form_domain, default_namespace))
+    parts = (
+        _UNESCAPE,
+        _SCAN,
+        _refuse(own_metadata),
+        _HOLD,
+        _select(original_path, path_form_domain, default_namespace),
+    )
     return "".join(parts)
 
 

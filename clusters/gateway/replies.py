@@ -1,6 +1,7 @@
 """Envoy's local replies in the format of the Open Inference Protocol, `{"error": "…"}`, and refused requests. Pure.
 
-Those at paths of OpenAI's API have its form (`clusters.net.language_models`). The first reply in `replies` whose condition holds is sent. A condition is one of Envoy's access log filters
+Those at paths of OpenAI's API have its form (`clusters.net.language_models`). The first reply in `replies` whose
+condition holds is sent. A condition is one of Envoy's access log filters
 (`envoy.config.accesslog.v3.AccessLogFilter`).
 """
 
@@ -109,11 +110,11 @@ def openai_replies() -> tuple[LocalReply, ...]:
     refused = _header({"name": REFUSED, "present_match": True})
     by_path = _header({"name": ORIGINAL_PATH, "present_match": True})
     no_model = f"no model '{_metadata(MODEL_KEY)}': GET …{OPENAI_PATH}/models lists the models"
-    of_script = {"param": _metadata(PARAM_KEY), "code": _metadata(CODE_KEY)}
+    param, code = _metadata(PARAM_KEY), _metadata(CODE_KEY)
     full = _all(_status(503), refused)
     return (
         LocalReply(503, full, "%LOCAL_REPLY_BODY%", headers={"retry-after": RETRY_AFTER}),
-        LocalReply(400, refused, "%LOCAL_REPLY_BODY%", **of_script),
+        LocalReply(400, refused, "%LOCAL_REPLY_BODY%", param=param, code=code),
         LocalReply(404, _all(_status(404), by_path), no_model, param="model", code=MODEL_NOT_FOUND),
         LocalReply(413, _status(413), TOO_LARGE),
     )

@@ -22,7 +22,7 @@ LANGUAGE_FORMATS: Final = ("gguf", "vllm", "huggingface")
 """The values of `modelFormat` whose servers have OpenAI's API."""
 LARGEST_BODY: Final = 32 * 1024 * 1024  # bytes; the body is held until its `model` is known
 MOST_MEMBERS: Final = 1000
-"""Members of the outer object of a body. OpenAI's API has some 50; each costs the gateway 100 times as much as a byte."""
+"""Members of the outer object of a body. OpenAI's API has some 50; each costs as much time as 100 bytes."""
 MODEL_NOT_FOUND: Final = "model_not_found"
 NO_MODEL: Final = "missing_required_parameter"
 OWNER: Final = "knodel"
@@ -172,4 +172,3 @@ def _seconds(model: Object) -> int:
 
 def _printable(text: str) -> str:
     return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text[:_SHOWN])
-

@@ -79,9 +79,7 @@ async def serve(options: Options, port: int, stop: asyncio.Event) -> None:
 
 
 @asynccontextmanager
-async def listening(
-    app: RouterApp, host: str, port: int, clock: Clock, stopping: asyncio.Event
-) -> AsyncIterator[int]:
+async def listening(app: RouterApp, host: str, port: int, clock: Clock, stopping: asyncio.Event) -> AsyncIterator[int]:
     """Serve `app` while the block runs, and yield the port. At the end, requests in progress are finished.
 
     If `stopping` is set then, connections are still accepted for `LEAVING` seconds.

@@ -129,7 +129,9 @@ class RouterApp:
             sent=exchange.release,
         )
         async with self._upstream.send(request) as response:
-            length = [(b"content-length", value) for key, value in response.raw_headers if key.lower() == b"content-length"]
+            length = [
+                (b"content-length", value) for key, value in response.raw_headers if key.lower() == b"content-length"
+            ]
             await exchange.start(response.status, [*end_to_end(response.raw_headers), *length])
             async for piece in pieces_of(response):
                 await exchange.write(piece)

@@ -1,8 +1,8 @@
 """Errors that the router answers with, besides `clusters.net.language_models.ModelNotSelected`.
 
-    RouterError      an error response: its status, and whether a retry may succeed
-    CallerLeft       the caller disconnected: no response is possible
-    BrokenOff        the response of the model ended early, after its head was sent on
+RouterError      an error response: its status, and whether a retry may succeed
+CallerLeft       the caller disconnected: no response is possible
+BrokenOff        the response of the model ended early, after its head was sent on
 """
 
 from __future__ import annotations

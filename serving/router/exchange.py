@@ -37,8 +37,7 @@ class Exchange:
         """Return the whole body. Raises RouterError (413, 415, 429), CallerLeft."""
         encoding = self.header(b"content-encoding").lower()
         if encoding not in (b"", b"identity"):
-            message = "a compressed body is not supported here: send it without Content-Encoding"
-            raise RouterError(415, message)
+            raise RouterError(415, "a compressed body is not supported here: send it without Content-Encoding")
         length = self.header(b"content-length")
         if len(length) > _DIGITS or (length.isdigit() and int(length) > LARGEST_BODY):
             raise _too_large()

@@ -257,7 +257,7 @@ async def test_bodies_are_limited_together_and_their_room_comes_back(served: int
     head = f"POST {PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {LARGEST_BODY}\r\n\r\n".encode()
     held = []
     for _ in range(MOST_HELD // LARGEST_BODY):  # declared, and never sent
-        reader, writer = await asyncio.open_connection("127.0.0.1", served)
+        _, writer = await asyncio.open_connection("127.0.0.1", served)
         writer.write(head + b"{")
         held.append(writer)
 
@@ -348,9 +348,25 @@ async def test_the_access_log_has_the_path_of_the_caller(served: int, gateway: E
 
 async def test_damaged_bodies_select_what_the_router_on_kubernetes_selects(served: int, first: Backend) -> None:
     """Both read the same Model. Only errors inside nested values are left to the model server."""
-    generator = random.Random(7)  # noqa: S311 - no secret
+    generator = random.Random(7)
     sources = [body for body, _ in SELECTED] + NAMELESS + TWICE
-    parts = [b'"model"', b'"', b"\\", b"{", b"}", b"[", b"]", b":", b",", b"m", b" ", b"1", b'"a":', b"\\u006d", b"\xff"]
+    parts = [
+        b'"model"',
+        b'"',
+        b"\\",
+        b"{",
+        b"}",
+        b"[",
+        b"]",
+        b":",
+        b",",
+        b"m",
+        b" ",
+        b"1",
+        b'"a":',
+        b"\\u006d",
+        b"\xff",
+    ]
     forwarded = 0
     for _ in range(400):
         body = bytearray(generator.choice(sources))

@@ -43,7 +43,9 @@ def test_a_colon_separates_the_adapter() -> None:
         (UNKNOWN, 404, "model", "model_not_found"),
     ],
 )
-def test_what_selects_no_model_is_refused(bodies: list[bytes], status: int, param: str | None, code: str | None) -> None:
+def test_what_selects_no_model_is_refused(
+    bodies: list[bytes], status: int, param: str | None, code: str | None
+) -> None:
     for body in bodies:
         with pytest.raises(ModelNotSelected) as error:
             select(body)
@@ -53,14 +55,17 @@ def test_what_selects_no_model_is_refused(bodies: list[bytes], status: int, para
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["model", "a", 'b"']), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["model", "a", 'b"']), inner, max_size=3)
+    ),
     max_leaves=10,
 )
 
 
 @given(st.lists(st.tuples(st.sampled_from(["model", "Model", "x"]), VALUES), max_size=4), st.booleans())
 def test_any_object_is_read_as_pythons_json_reads_it(members: list[tuple[str, Any]], ascii_only: bool) -> None:
-    body = "{%s}" % ",".join(f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=ascii_only)}" for name, value in members)
+    written = (f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=ascii_only)}" for name, value in members)
+    body = f"{{{', '.join(written)}}}"
     values = [value for name, value in members if name == "model"]
     try:
         selected = select(body.encode("utf-8", "surrogatepass"))
