@@ -24,9 +24,10 @@ from clusters.net.server.server import HttpServer
 from clusters.net.server.write_backpressure import ListenerState
 from clusters.runtime.informer import Informer
 from clusters.runtime.manager.config_file import ConfigFile
-from clusters.runtime.manager.options import InvalidOptions, Options
+from clusters.runtime.manager.options import Options
 from clusters.runtime.manager.process import Listeners, run_process
 from serving.control_api.server import listen
+from serving.platform.replica import port_of, until_stopped
 from serving.router.app import RouterApp
 from serving.router.models import KnownModels
 from serving.router.upstream import Upstream
@@ -70,7 +71,7 @@ async def serve(options: Options, port: int, stop: asyncio.Event) -> None:
                 listening(app, options.host, port, clock, stopping),
             ):
                 freeze_loaded_objects()
-                await _until(stop, watching)
+                await until_stopped(stop, watching)
                 stopping.set()
         finally:
             for task in (synced, watching, collecting):
@@ -106,30 +107,14 @@ async def listening(app: RouterApp, host: str, port: int, clock: Clock, stopping
         await serving
 
 
-async def _until(stop: asyncio.Event, watching: asyncio.Task[None]) -> None:
-    """Wait for `stop`. Raises the error of `watching` if that ends first."""
-    stopped = asyncio.create_task(stop.wait())
-    await asyncio.wait((stopped, watching), return_when=asyncio.FIRST_COMPLETED)
-    stopped.cancel()
-    if watching.done():
-        watching.result()
-
-
 def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
     """Run one replica and return the exit code."""
 
     async def run(options: Options, stop: asyncio.Event) -> None:
-        await serve(options, _port(environ), stop)
+        await serve(options, port_of(environ, PORT), stop)
 
     about = "Route requests of OpenAI's API to the Models that their bodies name."
     return run_process("serving.platform.router_main", about, run, argv, environ)
-
-
-def _port(environ: Mapping[str, str]) -> int:
-    text = environ.get("PORT") or str(PORT)
-    if not (text.isascii() and text.isdigit() and int(text) <= 65_535):
-        raise InvalidOptions(f"PORT={text[:80]!r}: a port is a number from 0 (any free one) to 65535")
-    return int(text)
 
 
 if __name__ == "__main__":

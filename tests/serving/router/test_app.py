@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
 import io
 import json
@@ -107,6 +108,30 @@ async def test_a_caller_that_leaves_ends_its_request_at_the_model(cluster: Embed
             await backend.left.wait()
         await eventually(lambda: routed.metric("knodel_router_requests_in_progress") == 0)
         assert routed.metric("knodel_router_requests_total", status="left" if behave is hang else "200") == 1
+
+
+async def test_a_stream_in_progress_is_finished_when_the_replica_ends(cluster: EmbeddedCluster) -> None:
+    async with stub_backend(stream) as backend, contextlib.AsyncExitStack() as stack:
+        routed = await stack.enter_async_context(router(cluster, backend.port))
+        reader, writer = await asyncio.open_connection("127.0.0.1", routed.port)
+        writer.write(f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(of())}\r\n\r\n".encode() + of())
+        await reader.readuntil(b"data: 1\n\n")
+        ending = asyncio.create_task(stack.aclose())
+        await eventually(lambda: is_closed(routed.port))
+        assert not ending.done()
+        backend.go_on.set()
+        assert b"data: [DONE]" in await asyncio.wait_for(reader.read(), 10), "the rest, and the end of the connection"
+        await asyncio.wait_for(ending, 10)
+        writer.close()
+
+
+async def is_closed(port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+    except ConnectionRefusedError:
+        return True
+    writer.close()
+    return False
 
 
 async def test_a_caller_that_leaves_while_it_sends_gives_its_memory_back(cluster: EmbeddedCluster) -> None:
