@@ -16,22 +16,25 @@ from serving.modelserver.endpoints.infer import V2, CodecOf, UnaryEndpoint
 from serving.modelserver.endpoints.sse import StreamingEndpoint
 from serving.modelserver.execution.inference import Inference
 from serving.modelserver.execution.lifecycle import ServedModel
+from serving.modelserver.openai.metrics import LlmMetrics
 
 
 class Endpoints(msgspec.Struct, frozen=True):
-    """ASGI applications for `…/infer`, `…:predict`, `…/generate`, `…/generate_stream` and `/invocations`."""
+    """ASGI applications for `…/infer`, `…:predict`, `…/generate`, `…/generate_stream`, `/invocations` and OpenAI's."""
 
     infer: ASGIApp
     predict: ASGIApp
     generate: ASGIApp
     generate_stream: ASGIApp
     invocations: ASGIApp
+    openai: ASGIApp
 
 
 def make_endpoints(
     name: str,
     inference: Inference,
     budget: BodyBudget,
+    llm: LlmMetrics | None = None,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Endpoints:
     """Return the endpoints of the model `name`; `now` returns the time of CloudEvents in responses."""
@@ -46,22 +49,36 @@ def make_endpoints(
             UnaryEndpoint(inference, budget, codec_of), StreamingEndpoint(inference, budget, codec_of), events
         )
 
-    made: list[ASGIApp] = []
+    def make_invocations() -> ASGIApp:
+        from serving.modelserver.endpoints.invocations import InvocationsEndpoint  # with the first such request
 
-    async def invocations(scope: Scope, receive: Receive, send: Send) -> None:
-        if not made:
-            from serving.modelserver.endpoints.invocations import InvocationsEndpoint  # with the first such request
+        return InvocationsEndpoint(inference, budget)
 
-            made.append(InvocationsEndpoint(inference, budget))
-        await made[0](scope, receive, send)
+    def make_openai() -> ASGIApp:
+        from serving.modelserver.openai.endpoint import OpenAiEndpoint  # with the first such request
+
+        return OpenAiEndpoint(name, inference, budget, llm or LlmMetrics())
 
     return Endpoints(
         infer=routed(V2),
         predict=routed(lambda model: V1Codec(model.codec)),
         generate=routed(_generate),
         generate_stream=StreamingEndpoint(inference, budget, _generate),
-        invocations=invocations,
+        invocations=_made_later(make_invocations),
+        openai=_made_later(make_openai),
     )
+
+
+def _made_later(make: Callable[[], ASGIApp]) -> ASGIApp:
+    """Return an application that is made with its first request."""
+    made: list[ASGIApp] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if not made:
+            made.append(make())
+        await made[0](scope, receive, send)
+
+    return app
 
 
 def _generate(model: ServedModel) -> GenerateCodec:

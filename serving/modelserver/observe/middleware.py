@@ -17,6 +17,7 @@ from serving.modelserver.observe.metrics import RequestMetrics
 V1: Final = "v1"
 V2: Final = "v2"
 MLFLOW: Final = "mlflow"
+OPENAI: Final = "openai"
 OTHER: Final = "other"
 """Health, metadata, and unknown paths."""
 TRACE_KEY: Final = "knodel.trace"
@@ -88,7 +89,9 @@ def protocol_of(method: str, path: str) -> str:
         if start == "/v2/":
             return V2
         if start == "/v1/":
-            return V1
+            return V1 if path.startswith("/v1/models/") else OPENAI
         if path == "/invocations":
             return MLFLOW
+        if path.startswith("/openai/"):
+            return OPENAI
     return OTHER

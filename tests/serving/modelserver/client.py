@@ -6,7 +6,7 @@ import asyncio
 import json
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,13 +68,22 @@ class Caller:
         self._writer.write(data)
         await self._writer.drain()
 
-    async def answer(self) -> Answer:
-        """Return the next response."""
+    async def answer(self, *, whole: bool = False) -> Answer:
+        """Return the next response; of a stream only the head, unless `whole`."""
         async with asyncio.timeout(PATIENCE):
             head = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
             headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:-2])}
-            body = await self._reader.readexactly(int(headers.get("content-length", "0")))
+            if whole and headers.get("transfer-encoding") == "chunked":
+                body = b"".join([chunk async for chunk in self._chunks()])
+            else:
+                body = await self._reader.readexactly(int(headers.get("content-length", "0")))
         return Answer(int(head[0].split()[1]), headers, body)
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
+        while size := int(await self._reader.readuntil(b"\r\n"), 16):
+            yield await self._reader.readexactly(size)
+            await self._reader.readexactly(2)
+        await self._reader.readexactly(2)
 
     async def ended(self) -> bytes:
         """Return the remaining bytes until the server closes the connection."""
@@ -102,7 +111,7 @@ async def ask(place: int | Path, request: bytes) -> Answer:
     caller = await Caller.connect(place)
     try:
         await caller.send(request)
-        return await caller.answer()
+        return await caller.answer(whole=True)
     finally:
         caller.close()
 

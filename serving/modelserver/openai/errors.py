@@ -1,0 +1,42 @@
+"""Errors in the forms of OpenAI and of Anthropic. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from serving.modelserver.base.errors import NotReady, ResourceNotFound, ServingError
+
+_ENCODE: Final = msgspec.json.Encoder().encode
+_OPENAI: Final = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
+_ANTHROPIC: Final = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+}
+_SERVER: Final = 500
+
+
+class ModelNotFound(ResourceNotFound):
+    """The request names a model or an adapter that is not served here."""
+
+
+class EngineRestarts(NotReady):
+    """The engine has ended and is started again."""
+
+
+def openai_error(error: ServingError) -> bytes:
+    """Return `{"error": {"message", "type", "param", "code"}}`, as OpenAI's API has it."""
+    kind = _OPENAI.get(error.status, "invalid_request_error" if error.status < _SERVER else "server_error")
+    param, code = ("model", "model_not_found") if isinstance(error, ModelNotFound) else (None, None)
+    return _ENCODE({"error": {"message": str(error), "type": kind, "param": param, "code": code}})
+
+
+def anthropic_error(error: ServingError) -> bytes:
+    """Return `{"type": "error", "error": {"type", "message"}}`, as Anthropic's API has it."""
+    kind = _ANTHROPIC.get(error.status, "invalid_request_error" if error.status < _SERVER else "api_error")
+    return _ENCODE({"type": "error", "error": {"type": kind, "message": str(error)}})
