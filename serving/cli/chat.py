@@ -135,7 +135,7 @@ class Measure:
 def talk(conversation: Conversation) -> None:
     """Answer the lines that the user types, until the end of stdin or /exit. Errors are printed, and it goes on."""
     conversation.output.warn(HINT)
-    for line in _lines():
+    for line in typed_lines():
         if line == EXIT:
             return
         if line == RESET:
@@ -150,7 +150,7 @@ def talk(conversation: Conversation) -> None:
             conversation.output.warn(f"knodel: {one_line(str(error))}")
 
 
-def _lines() -> Iterator[str]:
+def typed_lines() -> Iterator[str]:
     """Yield the lines of the user that are not empty; Ctrl-C discards the one that is being typed."""
     while True:
         try:

@@ -37,6 +37,7 @@ class ChatServer:
         self.paths: list[str] = []
         self.left = threading.Event()
         self.was_busy = False
+        self.has_chats = True
 
 
 @contextmanager
@@ -74,7 +75,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Answer a chat."""
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        if not self.path.endswith("/openai/v1/chat/completions"):
+        if not self.state.has_chats or not self.path.endswith("/openai/v1/chat/completions"):
             return self._json(404, {"error": f"no such path: {self.path}"})
         request = json.loads(body)
         self.state.requests.append(request)
