@@ -25,7 +25,7 @@ LARGEST = 16 * 1024 * 1024  # bytes of a message on stdin; no model reads as muc
     examples=[
         ("Chat on the terminal", "knodel chat llm --system 'Answer in one sentence.'"),
         ("Print one answer", "knodel chat llm 'What is a model server?' --max-tokens 100"),
-        ("Send the text of a file", "knodel chat llm < question.txt"),
+        ("Print the whole response of an adapter", "knodel chat llm 'Is this legal?' --adapter legal --json"),
     ],
 )
 @model_name()
