@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from clusters.base.redact import escape_control
+from clusters.base.redact import escape_terminal
 from knodel.display.numbers import outcome_text, short_digest, short_time
 from knodel.results.chat import Chat
 from knodel.results.explanation import Explanation
@@ -93,8 +93,7 @@ def _prediction(answer: Prediction) -> str:
 
 def _chat(answer: Chat) -> str:
     by = f" ({answer.revision})" if answer.revision else ""
-    text = "\n".join(map(escape_control, answer.text.split("\n")))
-    return f"Answer of {answer.model}{by}{_tokens(answer)}\n{text}"
+    return f"Answer of {answer.model}{by}{_tokens(answer)}\n{escape_terminal(answer.text)}"
 
 
 def _tokens(answer: Chat) -> str:

@@ -67,7 +67,7 @@ class Conversation:
                         if not said:
                             progress.clear()
                         said += piece
-                        self.output.raw(piece.encode("utf-8", "backslashreplace"))
+                        self.output.stream(piece)
         finally:
             progress.clear()
             if said:
@@ -122,7 +122,7 @@ class Measure:
         """Return the numbers as a line; a server that does not report tokens sends one with each chunk, mostly."""
         tokens = self._usage.get("completion_tokens")
         count = tokens if isinstance(tokens, int) else len(self._times)
-        parts = [f"{count} tokens"]
+        parts = [f"{count} token{'' if count == 1 else 's'}"]
         if self._times:
             parts.append(f"the first after {self._times[0] - self._began:.1f} s")
             if count > 1 and (seconds := self._times[-1] - self._times[0]) > 0:
@@ -154,7 +154,7 @@ def typed_lines() -> Iterator[str]:
     """Yield the lines of the user that are not empty; Ctrl-C discards the one that is being typed."""
     while True:
         try:
-            line = input(PROMPT).strip()
+            line = input(PROMPT if is_terminal(sys.stdout) else "").strip()
         except EOFError:
             click.echo(err=True)
             return

@@ -23,7 +23,7 @@ from typing import Any
 
 from tests.support.http_servers import served_by
 
-ESCAPE = "\x1b[2Jred\x1b]0;title\x07\ttab\nnext"
+ESCAPE = "\x1b[2Jred\x1b]0;title\x07\ttab\u202fé\nnext"
 MODEL = "llm"
 
 

@@ -113,7 +113,7 @@ async def test_a_pipe_gets_the_answer_unchanged_and_a_terminal_harmless(served: 
 
     shown = await asyncio.to_thread(run_on_terminal, "chat", "llm", "escape")
 
-    assert r"\x1b[2Jred\x1b]0;title\x07\ttab" in shown.raw
+    assert "\\x1b[2Jred\\x1b]0;title\\x07\ttab\u202fé" in shown.raw
     assert "\x1b[2J" not in shown.raw
     assert shown.lines[1] == "next"
 
@@ -131,7 +131,7 @@ def test_without_a_usage_the_texts_are_counted() -> None:
     measure = Measure()
     assert measure.line() == "(0 tokens)"
     measure.observe({"choices": [{"delta": {"content": "a"}}]})
-    assert measure.line().startswith("(1 tokens, the first after 0.0 s")
+    assert measure.line().startswith("(1 token, the first after 0.0 s")
 
 
 def say(here: Running, line: str, answer: str) -> None:
