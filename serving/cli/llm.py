@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from serving.client.errors import UsageError
+from serving.engines.base.llm_arguments import BadLlmOptions, parse_adapter, parse_engine_args
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -49,8 +50,6 @@ def take_llm_fields(named: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _adapters(texts: tuple[str, ...]) -> list[dict[str, str]] | None:
-    from serving.modelserver.base.llm import BadLlmOptions, parse_adapter  # heavy; few models have adapters
-
     try:
         found = [parse_adapter(text) for text in texts]
     except BadLlmOptions as error:
@@ -61,8 +60,6 @@ def _adapters(texts: tuple[str, ...]) -> list[dict[str, str]] | None:
 
 
 def _engine_args(texts: tuple[str, ...]) -> dict[str, str] | None:
-    from serving.modelserver.base.llm import BadLlmOptions, parse_engine_args  # heavy; few models need it
-
     try:
         return dict(parse_engine_args(texts)) or None
     except BadLlmOptions as error:

@@ -126,7 +126,8 @@ class ModelHost:
             self._stats.slots = upstream.slots
         if model.engine.is_async:  # one thread for each inference, which mostly waits for the engine
             stack = stack_for(nesting_limit())
-            self.workers.resize(waiting_threads(self.assignment.bounds.slots, stack), stack)
+            slots = self.bounds.slots if upstream is None else upstream.slots
+            self.workers.resize(waiting_threads(slots, stack), stack)
         if confirm is not None:
             await confirm()
         if upstream is not None:

@@ -144,6 +144,13 @@ def platform_of(client: knodel.Client) -> Path:
     return client.core.ref.state
 
 
+def test_a_model_that_does_not_chat_is_named(client: knodel.Client) -> None:
+    with pytest.raises(knodel.NotFound, match="it does not chat; `knodel predict double --example"):
+        client.chat("double", "hi")
+    with pytest.raises(knodel.NotFound, match="model nobody not found in namespace default"):
+        next(client.chat("nobody", "hi", stream=True))
+
+
 def test_a_changed_model_gets_its_new_inputs(client: knodel.Client, platform: Machine) -> None:
     client.deploy(platform.artifact("double"), "turning", min_replicas=1)
     client.predict("turning", [1.0])

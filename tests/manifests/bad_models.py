@@ -149,7 +149,7 @@ _PARTS = [
     _field("batching", {"size": 8}, "spec.batching.size"), _field("batching", True),
 ]  # fmt: skip
 
-_BAD_ENGINE_ARGS: tuple[Any, ...] = (1, True, None, [], "a\nb", "x" * (llm.LONGEST_ENGINE_ARG + 1))
+_BAD_ENGINE_ARGS: tuple[Any, ...] = (1, True, [], "a\nb", "x" * (llm.LONGEST_ENGINE_ARG + 1))
 _LLMS = [
     _field("llm", "big"), _llm({"contexLength": 1}, "contexLength"),
     *(_llm({"contextLength": value}, "contextLength") for value in (-1, 1.5, "4096", True, llm.MOST_TOKENS + 1)),

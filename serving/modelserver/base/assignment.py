@@ -21,8 +21,9 @@ import msgspec
 from clusters.base.errors import KnodelError
 from clusters.base.redact import redact_url
 from serving.engines.base.errors import UnknownFormat
+from serving.engines.base.llm_arguments import BadLlmOptions
 from serving.engines.base.registry import find_format
-from serving.modelserver.base.llm import MAX_URI_LENGTH, NO_LLM, BadLlmOptions, LlmParameters
+from serving.modelserver.base.llm import MAX_URI_LENGTH, NO_LLM, LlmParameters
 from serving.storage.base import digest as digests
 from serving.storage.base.errors import StorageError
 

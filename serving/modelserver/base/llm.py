@@ -9,26 +9,21 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
-from clusters.base.errors import KnodelError
 from clusters.base.redact import redact_url
+from serving.engines.base.llm_arguments import BadLlmOptions
 from serving.storage.base import digest as digests
 from serving.storage.base.errors import StorageError
 
 MAX_TOKENS: Final = 10_000_000
 MAX_URI_LENGTH: Final = 8192  # characters; signed URLs of object stores have about 2 000
-ADAPTER_FORM: Final = "NAME=URI or NAME=URI#sha256:HEX"
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _ENGINE_ARG: Final = re.compile(r"[a-z0-9][-a-z0-9]{0,62}")
 _MAX_QUOTED: Final = 80  # characters of an invalid value that a message repeats
-
-
-class BadLlmOptions(KnodelError):
-    """Raised for invalid options of a language model."""
 
 
 class AdapterSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -66,35 +61,6 @@ class LlmParameters(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_
 
 
 NO_LLM: Final = LlmParameters()
-
-
-def parse_adapter(text: str) -> AdapterSource:
-    """Return the adapter of `ADAPTER_FORM`. Raises BadLlmOptions.
-
-    Example:
-        >>> parse_adapter("pirate=hf://org/pirate-lora@v1").uri
-        'hf://org/pirate-lora@v1'
-    """
-    name, _, location = text.partition("=")
-    uri, mark, digest = location.partition("#")
-    if not uri:
-        raise BadLlmOptions(f"adapter {redact_url(text)[:_MAX_QUOTED]!r} has no URI: write {ADAPTER_FORM}")
-    if mark and not digest.startswith(digests.PREFIX):
-        raise BadLlmOptions(f"adapter {name[:_MAX_QUOTED]!r} has a fragment that is not a digest: write {ADAPTER_FORM}")
-    return AdapterSource(name, uri, digest)
-
-
-def parse_engine_args(texts: Iterable[str]) -> Mapping[str, str]:
-    """Return the values of `NAME=VALUE` by name. Raises BadLlmOptions for another form, or a name given twice."""
-    found: dict[str, str] = {}
-    for text in texts:
-        name, separator, value = text.partition("=")
-        if not separator:
-            raise BadLlmOptions(f"engine argument {text[:_MAX_QUOTED]!r} has no value: write NAME=VALUE")
-        if name in found:
-            raise BadLlmOptions(f"engine argument {name[:_MAX_QUOTED]!r} is given twice: give it once")
-        found[name] = value
-    return found
 
 
 def _check_adapter(adapter: AdapterSource) -> None:

@@ -15,17 +15,11 @@ from clusters.gateway.token import VARIABLE
 from clusters.net.authority import url_host
 from clusters.net.hosts import ANY, LOOPBACK_NAMES, PATTERN_FORM, KnownHosts, is_host_pattern
 from clusters.net.ssrf import is_loopback
+from serving.engines.base.llm_arguments import ADAPTER_FORM, BadLlmOptions, parse_adapter, parse_engine_args
 from serving.modelserver.base.assignment import DEFAULT_BATCH_LATENCY, Assignment, BatchBounds, ModelBounds, is_name
 from serving.modelserver.base.errors import BadOptions
 from serving.modelserver.base.first_digest import RECORD_VARIABLE, first_digest
-from serving.modelserver.base.llm import (
-    ADAPTER_FORM,
-    NO_LLM,
-    BadLlmOptions,
-    LlmParameters,
-    parse_adapter,
-    parse_engine_args,
-)
+from serving.modelserver.base.llm import NO_LLM, AdapterSource, LlmParameters
 from serving.modelserver.base.observability_options import ObservabilityOptions, add_arguments, observability_of
 
 DEFAULT_SLOTS: Final = 4  # concurrent requests in the model; scaleTarget's default
@@ -264,7 +258,7 @@ def _assignment(given: argparse.Namespace, bounds: ModelBounds, environ: Mapping
 def _llm(given: argparse.Namespace) -> LlmParameters:
     """Return the options of a language model. Raises BadOptions."""
     try:
-        adapters = tuple(map(parse_adapter, given.adapter))
+        adapters = tuple(AdapterSource(*parse_adapter(text)) for text in given.adapter)
         found = LlmParameters(
             given.context_length, given.embeddings, adapters, given.tool_parser, parse_engine_args(given.engine_arg)
         )

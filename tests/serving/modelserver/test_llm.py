@@ -21,7 +21,7 @@ from serving.modelserver.base.assignment import (
     update_assignment,
 )
 from serving.modelserver.base.errors import BadOptions
-from serving.modelserver.base.llm import NO_LLM, AdapterSource, LlmParameters, parse_adapter
+from serving.modelserver.base.llm import NO_LLM, AdapterSource, LlmParameters
 from serving.modelserver.base.options import ServerOptions, parse_options
 from serving.modelserver.execution.adapters import AdapterFiles
 from serving.storage.base.artifact import Artifact
@@ -207,7 +207,3 @@ async def test_a_missing_adapter_fails_the_load(serve: Serve, keeping: str, tmp_
 async def test_a_format_without_such_options_refuses_them(serve: Serve) -> None:
     with pytest.raises(LoadFailed, match="format onnx has no options of a language model"):
         await serve(double(), "--context-length", "16")
-
-
-def test_the_parts_of_an_adapter_are_told_apart() -> None:
-    assert parse_adapter(f"pirate=https://h/a?b=c#{DIGEST}") == AdapterSource("pirate", "https://h/a?b=c", DIGEST)

@@ -11,7 +11,7 @@ from serving.types.llm import Llm, LlmAdapter, llm_fault
 from serving.types.model import claims_of
 from serving.types.validation import validate_model
 from tests.manifests.bad_models import ADAPTER, BAD_MODELS, DIGEST, BadModel
-from tests.serving.models import model
+from tests.serving.models import model, model_object
 
 BAD = [bad for bad in BAD_MODELS if bad.path.startswith("spec.llm")]
 
@@ -33,6 +33,11 @@ def test_a_model_without_llm_and_one_with_an_empty_one_are_equal() -> None:
 def test_a_bad_field_is_named_with_the_reason(bad: BadModel) -> None:
     [error] = validate_model(None, bad.object)
     assert error.path == bad.path and error.message.startswith(bad.words)
+
+
+def test_a_null_engine_argument_is_refused() -> None:
+    [error] = validate_model(None, model_object(llm={"engineArgs": {"seed": None}}))
+    assert (error.path, error.message) == ("spec.llm.engineArgs.seed", "must be a text, not None")
 
 
 @pytest.mark.parametrize("name", ["", *LLM_FORMATS])
