@@ -70,6 +70,7 @@ class DataApp:
             Route("/openapi.json", self._document),
             Route(INVOCATIONS, _PostEndpoint(lambda _: None, endpoints.invocations)),
             *mlflow_routes(self._lifecycle),
+            *endpoints.pipelines,
         ]
         for model in (VERSION, MODEL):
             routes += [

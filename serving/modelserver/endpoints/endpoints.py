@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 import msgspec
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from serving.modelserver.base.limits import BodyBudget
@@ -13,19 +14,24 @@ from serving.modelserver.codec.content_router import ContentRouter
 from serving.modelserver.codec.protocol_generate import GenerateCodec
 from serving.modelserver.codec.protocol_v1 import V1Codec
 from serving.modelserver.endpoints.infer import V2, CodecOf, UnaryEndpoint
+from serving.modelserver.endpoints.pipelines import pipeline_routes
 from serving.modelserver.endpoints.sse import StreamingEndpoint
 from serving.modelserver.execution.inference import Inference
 from serving.modelserver.execution.lifecycle import ServedModel
 
 
 class Endpoints(msgspec.Struct, frozen=True):
-    """ASGI applications for `…/infer`, `…:predict`, `…/generate`, `…/generate_stream` and `/invocations`."""
+    """ASGI applications for `…/infer`, `…:predict`, `…/generate`, `…/generate_stream` and `/invocations`.
+
+    `pipelines` are the routes of OpenAI's API that infer in this server.
+    """
 
     infer: ASGIApp
     predict: ASGIApp
     generate: ASGIApp
     generate_stream: ASGIApp
     invocations: ASGIApp
+    pipelines: Sequence[BaseRoute] = ()
 
 
 def make_endpoints(
@@ -61,6 +67,7 @@ def make_endpoints(
         generate=routed(_generate),
         generate_stream=StreamingEndpoint(inference, budget, _generate),
         invocations=invocations,
+        pipelines=pipeline_routes(inference, budget),
     )
 
 

@@ -11,17 +11,20 @@ from clusters.net.server.errors import REFUSED_KEY
 from serving.modelserver.base.errors import ClientLeft
 from serving.modelserver.base.responses import BROKEN_KEY
 from serving.modelserver.base.split import CURRENT, is_of_split, without_token
+from serving.modelserver.endpoints.pipelines import EMBEDDINGS_PATHS, RERANK_PATHS
 from serving.modelserver.observe.access_log import AccessLog
 from serving.modelserver.observe.metrics import RequestMetrics
 
 V1: Final = "v1"
 V2: Final = "v2"
 MLFLOW: Final = "mlflow"
+OPENAI: Final = "openai"
 OTHER: Final = "other"
 """Health, metadata, and unknown paths."""
 TRACE_KEY: Final = "knodel.trace"
 PARENT_KEY: Final = "knodel.traceparent"
 """Keys of the scope: the id of the request's trace, and the `traceparent` of its child spans, if it is traced."""
+_OPENAI_PATHS: Final = frozenset({*EMBEDDINGS_PATHS, *RERANK_PATHS})
 _FAILED: Final = 500  # the response when the application raises
 
 
@@ -84,6 +87,8 @@ class ObservabilityMiddleware:
 def protocol_of(method: str, path: str) -> str:
     """Return the protocol of an inference request, which is always a POST; `OTHER` for all other requests."""
     if method == "POST":
+        if path in _OPENAI_PATHS:
+            return OPENAI
         start = path[:4]
         if start == "/v2/":
             return V2

@@ -32,7 +32,7 @@ from serving.modelserver.execution.inference import Inference, ModelJob, Prepare
 from serving.modelserver.execution.lifecycle import ModelLifecycle, ServedModel
 from serving.modelserver.execution.slot_queue import SlotQueue
 from serving.modelserver.execution.workers import Workers
-from serving.modelserver.observe.middleware import MLFLOW, OTHER, PARENT_KEY, TRACE_KEY, V1, protocol_of
+from serving.modelserver.observe.middleware import MLFLOW, OPENAI, OTHER, PARENT_KEY, TRACE_KEY, V1, protocol_of
 
 if TYPE_CHECKING:
     from serving.modelserver.execution.batcher import Batcher
@@ -188,6 +188,8 @@ def span_name(protocol: str, path: str) -> str:
         return "POST /v1/models/{name}:predict"
     if protocol == MLFLOW:
         return "POST /invocations"
+    if protocol == OPENAI:
+        return f"POST {path}"
     verb = path.rpartition("/")[2]
     return f"POST /v2/models/{{name}}/{verb if verb in VERBS else '…'}"
 

@@ -1,0 +1,1 @@
+"""OpenAI's API: codecs of its requests and responses."""
