@@ -28,7 +28,7 @@ TEXT_INPUTS = ("input_ids", "attention_mask")
 
 def tokenizer() -> Tokenizer:
     """A WordPiece tokenizer as BERT's, for texts of `WORDS`."""
-    made = Tokenizer(models.WordPiece(unk_token="[UNK]"))  # type: ignore[call-arg]
+    made = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     made.normalizer = normalizers.Lowercase()
     made.pre_tokenizer = pre_tokenizers.Whitespace()
     made.train_from_iterator(WORDS, trainers.WordPieceTrainer(vocab_size=200, special_tokens=SPECIAL))
@@ -62,10 +62,15 @@ class Numbers:
         return found
 
 
-def text_graph(numbers: Numbers, *, per_token: bool, batch: int | str = "n", names: tuple[str, ...] = TEXT_INPUTS) -> bytes:
+def text_graph(
+    numbers: Numbers, *, per_token: bool, batch: int | str = "n", names: tuple[str, ...] = TEXT_INPUTS
+) -> bytes:
     """The model of `Numbers`: logits of each token, or of the text."""
     nodes = [helper.make_node("Gather", ["vectors", "input_ids"], ["found"])]
-    constants = [numpy_helper.from_array(numbers.vectors, "vectors"), numpy_helper.from_array(numbers.weights, "weights")]
+    constants = [
+        numpy_helper.from_array(numbers.vectors, "vectors"),
+        numpy_helper.from_array(numbers.weights, "weights"),
+    ]
     pooled = "found"
     if not per_token:
         constants += [numpy_helper.from_array(np.array([2]), "last"), numpy_helper.from_array(np.array([1]), "middle")]
@@ -151,4 +156,4 @@ def _model(nodes: list[Any], inputs: list[Any], output: Any, constants: list[Any
     graph = helper.make_graph(nodes, "small", inputs, [output], constants)
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.checker.check_model(made)
-    return made.SerializeToString()
+    return bytes(made.SerializeToString())

@@ -59,7 +59,7 @@ _ACTIVATIONS: Final = {"Identity": IDENTITY, "Sigmoid": SIGMOID}
 
 
 class Pooling(msgspec.Struct, frozen=True):
-    """How an embedding is made of the tokens' vectors: `mode`, and whether it has the length 1. `prompt` is put first."""
+    """How an embedding is made of the tokens' vectors: `mode`, whether it has the length 1, and a text put first."""
 
     mode: str = MEAN
     normalize: bool = True
@@ -162,10 +162,13 @@ def _labels(config: Mapping[str, Any], uri: str) -> tuple[str, ...]:
         if count is None or not 0 < count <= _MAX_LABELS:
             raise LoadFailed(f"{uri}: num_labels in {CONFIG} is not a number of labels from 1 to {_MAX_LABELS}")
         return tuple(f"LABEL_{index}" for index in range(count))
-    labels = [given.get(str(index)) for index in range(len(given))] if isinstance(given, dict) else []
-    if not labels or not all(isinstance(label, str) for label in labels):
-        raise LoadFailed(f"{uri}: id2label in {CONFIG} is not an object of labels by index, from 0: save the model again")
-    return tuple(labels)
+    named = [given.get(str(index)) for index in range(len(given))] if isinstance(given, dict) else []
+    labels = tuple(label for label in named if isinstance(label, str))
+    if not labels or len(labels) < len(named):
+        raise LoadFailed(
+            f"{uri}: id2label in {CONFIG} is not an object of labels by index, from 0: save the model again"
+        )
+    return labels
 
 
 def _activation(config: Mapping[str, Any], labels: int, uri: str) -> str:

@@ -262,7 +262,9 @@ class Embedder(_TextEngine):
         shape = self._probe(artifact.uri)
         self._is_pooled = graph.output == _SENTENCE
         if len(shape) != (2 if self._is_pooled else 3):
-            raise LoadFailed(f"{artifact.uri}: the output {graph.output!r} has the shape {list(shape)}: export it again")
+            raise LoadFailed(
+                f"{artifact.uri}: the output {graph.output!r} has the shape {list(shape)}: export it again"
+            )
         size = shape[-1]
         extra = (TensorSpec(DIMENSIONS, "INT64", (ANY,)),) if config.any_size else ()
         embedding = TensorSpec(EMBEDDING, "FP32", (ANY, ANY if extra else size))

@@ -92,10 +92,9 @@ def load_engine(artifact: Artifact, options: EngineOptions) -> Engine:
     """Load the export by the engine of the format onnx. Raises LoadFailed, MissingEngine, StorageError."""
     name = model_file(artifact.names(), artifact.uri)
     place, base = posixpath.split(name)
-    if base == MODEL:  # its tensors may be in other files of its folder
-        chosen = artifact.below(place) if place else artifact
-    else:
-        chosen = artifact.only(name)
+    if base != MODEL:
+        return find_loader(FORMATS["onnx"])(artifact.only(name), options)
+    chosen = artifact.below(place) if place else artifact  # its tensors may be in other files of its folder
     return find_loader(FORMATS["onnx"])(chosen, options)
 
 

@@ -45,7 +45,7 @@ class ImageProcessor(msgspec.Struct, frozen=True):
     def pixels(self, content: bytes | str) -> Pixels:
         """Return the pixels [channels, height, width] of an encoded image, or of one in base64. Raises InputRefused."""
         image = self._cropped(self._resized(_opened(_decoded(content))))
-        values = np.asarray(image, np.float32) * np.float32(self.scale)
+        values: Pixels = np.asarray(image, np.float32) * np.float32(self.scale)
         values = (values - np.array(self.mean, np.float32)) / np.array(self.std, np.float32)
         return np.ascontiguousarray(values.transpose(2, 0, 1))
 
@@ -82,7 +82,9 @@ def read_processor(given: Mapping[str, Any], uri: str) -> ImageProcessor:
     try:
         return _processor(given)
     except (KeyError, TypeError, ValueError) as error:
-        raise LoadFailed(f"{uri}: {PREPROCESSOR} is not one of an image model ({error}): save the model again") from error
+        raise LoadFailed(
+            f"{uri}: {PREPROCESSOR} is not one of an image model ({error}): save the model again"
+        ) from error
 
 
 def _processor(given: Mapping[str, Any]) -> ImageProcessor:

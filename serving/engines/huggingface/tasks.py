@@ -93,7 +93,8 @@ def group_entities(text: str, tokens: Sequence[LabelledToken]) -> list[Entity]:
 
 def best(probabilities: Floats, count: int) -> list[int]:
     """Return the indices of the `count` largest values, the largest first."""
-    return np.argsort(-probabilities, kind="stable")[:count].tolist()
+    indices: list[int] = np.argsort(-probabilities, kind="stable")[:count].tolist()
+    return indices
 
 
 def _tag(label: str) -> str:

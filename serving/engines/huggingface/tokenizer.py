@@ -51,7 +51,9 @@ class TextTokenizer:
         pad = next((one for one in (pad, given.get("pad_id"), config.pad) if one is not None), 0)
         added = tokenizer.num_special_tokens_to_add(is_pair=True)
         if config.max_length <= added:
-            raise LoadFailed(f"{uri}: texts of at most {config.max_length} tokens have no room for {added} special ones")
+            raise LoadFailed(
+                f"{uri}: texts of at most {config.max_length} tokens have no room for {added} special ones"
+            )
         try:
             tokenizer.enable_truncation(config.max_length)
             tokenizer.enable_padding(pad_id=pad, pad_type_id=given.get("pad_type_id", 0))

@@ -75,7 +75,9 @@ class EmbeddingsCodec:
         if wanted is None:
             return {}
         if DIMENSIONS not in self._codec.specs:
-            raise InvalidParameter(DIMENSIONS, f"the model {self._codec.name!r} has vectors of one size: omit {DIMENSIONS}")
+            raise InvalidParameter(
+                DIMENSIONS, f"the model {self._codec.name!r} has vectors of one size: omit {DIMENSIONS}"
+            )
         if isinstance(wanted, bool) or not isinstance(wanted, int) or not 0 < wanted < 1 << 31:
             raise InvalidParameter(DIMENSIONS, f"{DIMENSIONS} is not a positive integer")
         return {DIMENSIONS: np.full(count, wanted, np.int64)}

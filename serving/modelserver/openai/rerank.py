@@ -87,9 +87,10 @@ def _documents_of(given: Any) -> list[str]:
     if len(given) > MAX_DOCUMENTS:
         raise ContentTooLarge(f"documents has {len(given)} texts, more than {MAX_DOCUMENTS}: send several requests")
     found = [one.get("text") if isinstance(one, dict) else one for one in given]
-    if not all(isinstance(one, str) for one in found):
+    documents = [one for one in found if isinstance(one, str)]
+    if len(documents) < len(found):
         raise InvalidParameter("documents", 'documents is not a list of strings or of {"text": …}')
-    return found
+    return documents
 
 
 def _top_n(request: Mapping[str, Any], count: int) -> int:
