@@ -27,16 +27,16 @@ _SPECIAL_TOKENS: Final = "special_tokens_map.json"
 _SENTENCE: Final = "sentence_bert_config.json"
 _PROMPTS: Final = "config_sentence_transformers.json"
 
-TEXT_CLASSIFICATION: Final = "text-classification"
-TOKEN_CLASSIFICATION: Final = "token-classification"
+CLASSIFY_TEXT: Final = "text-classification"
+CLASSIFY_WORDS: Final = "token-classification"
 FILL_MASK: Final = "fill-mask"
-IMAGE_CLASSIFICATION: Final = "image-classification"
+CLASSIFY_IMAGE: Final = "image-classification"
 EMBEDDINGS: Final = "feature-extraction"
 _TASKS: Final = {
-    "ForSequenceClassification": TEXT_CLASSIFICATION,
-    "ForTokenClassification": TOKEN_CLASSIFICATION,
+    "ForSequenceClassification": CLASSIFY_TEXT,
+    "ForTokenClassification": CLASSIFY_WORDS,
     "ForMaskedLM": FILL_MASK,
-    "ForImageClassification": IMAGE_CLASSIFICATION,
+    "ForImageClassification": CLASSIFY_IMAGE,
     "Model": EMBEDDINGS,
 }
 """The task by the end of the architecture's name."""

@@ -19,14 +19,14 @@ from serving.engines.base.errors import EngineError, InputRefused, LoadFailed, s
 from serving.engines.base.tensors import as_text
 from serving.engines.huggingface import tasks
 from serving.engines.huggingface.config import (
+    CLASSIFY_IMAGE,
+    CLASSIFY_TEXT,
+    CLASSIFY_WORDS,
     CONFIG,
     EMBEDDINGS,
     FILL_MASK,
-    IMAGE_CLASSIFICATION,
     MAX_TOKENIZER,
     PREPROCESSOR,
-    TEXT_CLASSIFICATION,
-    TOKEN_CLASSIFICATION,
     TOKENIZER,
     FolderConfig,
     read_bounded,
@@ -58,7 +58,7 @@ _TEXTS: Final = TensorSpec(TEXT, BYTES, (ANY,))
 _COUNTS: Final = TensorSpec(TOKENS, "INT64", (ANY,))
 _LABELLED: Final = (TensorSpec(LABEL, BYTES, (ANY,)), TensorSpec(SCORE, "FP32", (ANY,)))
 _PROBE: Final = "a"
-_RANK: Final = {TOKEN_CLASSIFICATION: 3, FILL_MASK: 3}
+_RANK: Final = {CLASSIFY_WORDS: 3, FILL_MASK: 3}
 Results = dict[str, Any]
 
 
@@ -68,7 +68,7 @@ def load(artifact: Artifact, options: EngineOptions) -> HuggingFaceEngine:
     if artifact.content is not None or CONFIG not in names:
         raise LoadFailed(f"{artifact.uri} has no file {CONFIG}: name the folder of a model of Hugging Face")
     config = read_config(artifact)
-    file = PREPROCESSOR if config.task == IMAGE_CLASSIFICATION else TOKENIZER
+    file = PREPROCESSOR if config.task == CLASSIFY_IMAGE else TOKENIZER
     if file not in names:
         raise LoadFailed(f"{artifact.uri} has no file {file}, which {config.task} needs: {_remedy(file)}")
     make = _ENGINES[config.task]
@@ -82,7 +82,7 @@ def load(artifact: Artifact, options: EngineOptions) -> HuggingFaceEngine:
 
 def engine_graph(engine: Any, task: str, uri: str) -> OnnxGraph:
     """Return the export with the inputs and the output of the task. Raises LoadFailed."""
-    if task == IMAGE_CLASSIFICATION:
+    if task == CLASSIFY_IMAGE:
         return OnnxGraph(engine, (_PIXELS,), _LOGITS, uri)
     return OnnxGraph(engine, _TEXT_FEEDS, (*_VECTORS, _SENTENCE) if task == EMBEDDINGS else _LOGITS, uri)
 
@@ -320,11 +320,11 @@ class ImageClassifier(HuggingFaceEngine):
 
 
 _ENGINES: Final[Mapping[str, Callable[[Any, FolderConfig, OnnxGraph], HuggingFaceEngine]]] = {
-    TEXT_CLASSIFICATION: TextClassifier,
-    TOKEN_CLASSIFICATION: TokenClassifier,
+    CLASSIFY_TEXT: TextClassifier,
+    CLASSIFY_WORDS: TokenClassifier,
     FILL_MASK: MaskFiller,
     EMBEDDINGS: Embedder,
-    IMAGE_CLASSIFICATION: ImageClassifier,
+    CLASSIFY_IMAGE: ImageClassifier,
 }
 
 

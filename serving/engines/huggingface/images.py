@@ -45,8 +45,8 @@ class ImageProcessor(msgspec.Struct, frozen=True):
     def pixels(self, content: bytes | str) -> Pixels:
         """Return the pixels [channels, height, width] of an encoded image, or of one in base64. Raises InputRefused."""
         image = self._cropped(self._resized(_opened(_decoded(content))))
-        values: Pixels = np.asarray(image, np.float32) * np.float32(self.scale)
-        values = (values - np.array(self.mean, np.float32)) / np.array(self.std, np.float32)
+        mean, std = (np.asarray(values, np.float32) for values in (self.mean, self.std))
+        values = (np.asarray(image, np.float32) * np.float32(self.scale) - mean) / std
         return np.ascontiguousarray(values.transpose(2, 0, 1))
 
     def blank(self) -> Pixels:
