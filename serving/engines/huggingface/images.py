@@ -20,6 +20,8 @@ MAX_PIXELS: Final = 50_000_000  # of one decoded image, 150 MB; a small file may
 _MAX_EDGE: Final = 4096  # pixels of the model's input
 FORMATS: Final = ("JPEG", "PNG", "WEBP", "GIF", "BMP")
 _CROPPED_BELOW: Final = 384  # pixels; ConvNext and ResNet crop only smaller images
+_SWITCHES: Final = frozenset({"do_resize", "do_rescale", "do_normalize", "do_center_crop", "do_convert_rgb"})
+"""The steps that are made here; a few models have others, such as `do_flip_channel_order`."""
 _BILINEAR: Final = 2
 _CHANNELS: Final = 3
 Pixels = NDArray[np.float32]
@@ -82,12 +84,13 @@ def read_processor(given: Mapping[str, Any], uri: str) -> ImageProcessor:
     try:
         return _processor(given)
     except (KeyError, TypeError, ValueError) as error:
-        raise LoadFailed(
-            f"{uri}: {PREPROCESSOR} is not one of an image model ({error}): save the model again"
-        ) from error
+        raise LoadFailed(f"{uri}: {PREPROCESSOR} is not one of a known image processor ({error})") from error
 
 
 def _processor(given: Mapping[str, Any]) -> ImageProcessor:
+    others = [name for name, value in given.items() if value is True and name not in _SWITCHES]
+    if others or (given.get("do_center_crop") and "crop_pct" in given):
+        raise ValueError(f"unknown step {others[0][:80]!r}" if others else "both a crop_pct and a crop_size")
     size = _size(given["size"]) if given.get("do_resize", True) else None
     crop = None
     if given.get("do_center_crop"):
