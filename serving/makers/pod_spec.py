@@ -54,6 +54,10 @@ INITIAL_SCALE = "1"
 """Replicas that must be ready before the revision is ready. Constant, since minReplicas must not create a revision."""
 ANNOTATION_INITIAL_SCALE = "autoscaling.knative.dev/initial-scale"
 ANNOTATION_PROGRESS_DEADLINE = "serving.knative.dev/progress-deadline"
+FULL_DUPLEX = {"features.knative.dev/http-full-duplex": "Enabled"}
+"""Without this annotation, queue-proxy may break off a response that begins before queue-proxy has read the request to
+its end (golang/go#40747, knative/serving#12387). queue-proxy gets it as a variable, so members of a pool need it too.
+"""
 
 
 def make_template(model: Model, variant: Variant | None, server: ServerSettings) -> Object:
@@ -139,6 +143,7 @@ def _annotations(model: Model, resources: Resources) -> dict[str, str]:
     found = {
         ANNOTATION_CLASS: CLASS,
         ANNOTATION_INITIAL_SCALE: INITIAL_SCALE,
+        **FULL_DUPLEX,
         ANNOTATION_PROGRESS_DEADLINE: format_duration(spec.startup_deadline),
         ANNOTATION_STORAGE_URI: spec.storage_uri,
         ANNOTATION_DIGEST: spec.digest,

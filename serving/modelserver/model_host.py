@@ -28,6 +28,7 @@ from serving.modelserver.execution.memory import quick_gauge
 from serving.modelserver.execution.slot_queue import SlotQueue
 from serving.modelserver.execution.workers import HungThreads, Job, Workers, nesting_limit, stack_for, waiting_threads
 from serving.modelserver.observe.observability import Observability
+from serving.modelserver.openai.upstreams import upstream_of
 from serving.storage.base.artifact import Artifact
 from serving.storage.fetch import fetch
 
@@ -62,6 +63,8 @@ class ModelHost:
         self._lock = threading.Lock()  # of `_model` and `_closed`: a load that hung may still end in its thread
         self._model: ServedModel | None = None
         self._closed = False
+        self._loop = asyncio.get_running_loop()
+        self._following: asyncio.Task[None] | None = None
 
     @cached_property
     def inference(self) -> Inference:
@@ -75,7 +78,7 @@ class ModelHost:
     def app(self) -> ASGIApp:
         """The ASGI application of the model."""
         name, revision = self.assignment.name, self.assignment.revision
-        endpoints = make_endpoints(name, self.inference, self._context.budget)
+        endpoints = make_endpoints(name, self.inference, self._context.budget, self._context.observability.llm)
         return self._context.observability.log_payloads(
             DataApp(name, revision, self.lifecycle, endpoints), name, revision
         )
@@ -100,10 +103,9 @@ class ModelHost:
         `warm` and `gauge` are as in `load_model`. `run` runs a job in a thread; by default a worker of this model does.
         The model is served once `confirm` has returned. Raises StorageError, EngineError, and the errors of `run`.
         """
-        options = self._context.options
         job = partial(
             load_model, self.assignment, artifact, self._context.limits, startup,
-            engine_options=EngineOptions(self.assignment.bounds.threads, options.allow_code, options.signature),
+            engine_options=self._engine_options(),
             warm=warm, gauge=gauge,
         )  # fmt: skip
 
@@ -115,11 +117,19 @@ class ModelHost:
         model = await loading
         if model.batching is not None:
             self._start_batching(model.batching)
+        upstream = upstream_of(model.engine)
+        if upstream is not None:
+            self.inference.set_slots(upstream.slots)
+            self._stats.slots = upstream.slots
         if model.engine.is_async:  # one thread for each inference, which mostly waits for the engine
             stack = stack_for(nesting_limit())
             self.workers.resize(waiting_threads(self.assignment.bounds.slots, stack), stack)
         if confirm is not None:
             await confirm()
+        if upstream is not None:
+            from serving.modelserver.openai.following import follow  # few models need it
+
+            self._following = self._loop.create_task(follow(upstream, self.lifecycle, self._stats))
         self.lifecycle.set_model(model)
         log.info(
             "serving model=%s revision=%s platform=%s imports=%.0fms load=%.0fms warmup=%.0fms",
@@ -130,12 +140,20 @@ class ModelHost:
     def close(self) -> None:
         """Close the model now, or as soon as its load ends; blocks as long as the engine's `close` does."""
         self.workers.close()
+        if self._following is not None:
+            self._loop.call_soon_threadsafe(self._following.cancel)
         self.lifecycle.remove_model()
         with self._lock:
             model, self._model = self._model, None
             self._closed = True
         if model is not None:
             model.engine.close()
+
+    def _engine_options(self) -> EngineOptions:
+        options, model = self._context.options, self.assignment
+        return EngineOptions(
+            model.bounds.threads, options.allow_code, options.signature, model.name, model.bounds.slots
+        )
 
     def _start_batching(self, batching: BatchBounds) -> None:
         """Batch requests as the model's files describe, since the Model sets no batching."""

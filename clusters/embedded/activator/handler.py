@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from clusters.base.clock import Clock
 from clusters.base.errors import KnodelError
 from clusters.embedded.activator.proxy.caller import CallerConnection
-from clusters.embedded.activator.proxy.errors import HoldExpired, UpstreamError, error_response
+from clusters.embedded.activator.proxy.errors import HoldExpired, error_response
 from clusters.embedded.activator.proxy.exchange import CallerDisconnected, Exchange, Receive, Scope, Send
 from clusters.embedded.activator.proxy.headers import is_from_gateway, revision_of
 from clusters.embedded.activator.proxy.pool import ConnectFailed, UpstreamPool
 from clusters.embedded.activator.proxy.probe import ReadinessResult, get_startup, probe
 from clusters.embedded.activator.proxy.timing import RequestTimes, Startup, header, stages
-from clusters.embedded.activator.proxy.upstream import Headers, UpstreamConnection
 from clusters.embedded.activator.throttler import PendingRequest, Reservation, RevisionThrottler, Throttler
 from clusters.net.server.protocol import connection_of
+from clusters.net.upstream import Headers, UpstreamConnection, UpstreamError
 
 log = logging.getLogger(__name__)
 

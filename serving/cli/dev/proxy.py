@@ -14,14 +14,13 @@ from typing import Any, Final
 
 from clusters.base.errors import KnodelError
 from clusters.embedded.activator.proxy.caller import CallerConnection
-from clusters.embedded.activator.proxy.errors import UpstreamError
 from clusters.embedded.activator.proxy.exchange import CallerDisconnected, Exchange, Receive, Send
 from clusters.embedded.activator.proxy.headers import RawHeaders
 from clusters.embedded.activator.proxy.pool import Address, ConnectFailed, UpstreamPool
-from clusters.embedded.activator.proxy.upstream import Headers, UpstreamConnection
 from clusters.net.hosts import KnownHosts
 from clusters.net.server.errors import error_body
 from clusters.net.server.protocol import connection_of
+from clusters.net.upstream import Headers, UpstreamConnection, UpstreamError
 
 HOLD: Final = 300.0  # s that a request waits for a version, as on a platform
 _GATEWAY_PATH: Final = re.compile(rb"/namespaces/[a-z0-9-]+/models/[a-z0-9-]+(?:@[^/?]*)?(?=/|$)")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -27,8 +27,12 @@ class Command(NamedTuple):
     environ: Mapping[str, str] = {}
 
 
-Get = Callable[[str], bytes]
-"""Returns the body of a page of the engine, by its path. Raises EngineError if it is not 200."""
+class Get(Protocol):
+    """A function that reads a page of the engine."""
+
+    def __call__(self, path: str, method: str = "GET") -> bytes:
+        """Return the body of a page. Raises EngineError if its status is not 200."""
+        ...
 
 
 class EngineProgram(Protocol):
@@ -40,6 +44,11 @@ class EngineProgram(Protocol):
     @property
     def platform(self) -> str:
         """The name of the platform in the Open Inference Protocol (`gguf_llamacpp`)."""
+        ...
+
+    @property
+    def restarts(self) -> bool:
+        """Whether a process that ended is started again; else the whole replica ends."""
         ...
 
     @property

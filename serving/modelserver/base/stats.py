@@ -76,6 +76,9 @@ class Stats:
         self.startup = startup or StartupTimes()
         self.active = 0
         self.queued = 0
+        self.kv_share: float | None = None  # of an engine with a KV cache, from 0 to 1
+        self._held = 0
+        self._engine_queued = 0
         self.requests = 0
         self._monotonic = monotonic
         self._changed = monotonic()
@@ -108,13 +111,33 @@ class Stats:
         self.active += active
         self.queued += queued
 
+    def set_engine(self, *, held: int, waiting: int, kv_share: float | None) -> None:
+        """Record what an engine in a process of its own tells.
+
+        `held` are the slots that the used part of its KV cache stands for, `waiting` the requests that wait inside it.
+        """
+        if (held, waiting) != (self._held, self._engine_queued):
+            self._integrate()
+            self._held, self._engine_queued = held, waiting
+        self.kv_share = kv_share
+
+    @property
+    def busy(self) -> int:
+        """Return the slots in use: the active requests, or what they hold in the engine's KV cache if that is more."""
+        return max(self.active, self._held if self.active else 0)
+
+    @property
+    def waiting(self) -> int:
+        """Return the requests that wait for a slot, here or inside the engine."""
+        return self.queued + min(self._engine_queued, self.active)
+
     def to_json(self) -> dict[str, Any]:
         """Return the page `/stats`."""
         return {
             "revision": self.revision,
             "slots": self.slots,
-            "active": self.active,
-            "queued": self.queued,
+            "active": self.busy,
+            "queued": self.waiting,
             "requests": self.requests,
             "busySeconds": self.busy_seconds,
             "memory": self.memory,
@@ -126,5 +149,5 @@ class Stats:
 
     def _integrate(self) -> None:
         now = self._monotonic()
-        self._busy_seconds += (self.active + self.queued) * (now - self._changed)
+        self._busy_seconds += (self.busy + self.waiting) * (now - self._changed)
         self._changed = now

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -16,12 +16,19 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from clusters.net.server.connection import INTERNAL_ERROR
 from clusters.net.server.errors import error_body
 from serving.engines.base.engine import TensorSpec
-from serving.modelserver.base.errors import NotReady, ServingError
+from serving.modelserver.base.errors import NotReady, ResourceNotFound, ServingError
 from serving.modelserver.base.responses import JSON, json_body
 from serving.modelserver.codec.messages import metadata_shape
 from serving.modelserver.endpoints.endpoints import Endpoints
 from serving.modelserver.execution.lifecycle import ModelLifecycle
 from serving.modelserver.execution.target import check_model
+from serving.modelserver.openai.errors import ModelNotFound
+from serving.modelserver.openai.listing import model_entry, model_list, model_names
+from serving.modelserver.openai.paths import PATHS, PREFIX
+from serving.modelserver.openai.upstreams import upstream_of
+
+if TYPE_CHECKING:
+    from serving.engines.upstream.engine import UpstreamEngine
 
 SERVER_NAME: Final = "knodel"
 EXTENSIONS: Final = ("binary_tensor_data",)
@@ -49,6 +56,8 @@ class DataApp:
             f"/v2/models/{name}/infer": endpoints.infer,
             f"/v1/models/{name}:predict": endpoints.predict,
             INVOCATIONS: endpoints.invocations,
+            **{f"{start}{path}": endpoints.openai for path in PATHS for start in ("", PREFIX)},
+            **endpoints.pipelines,
         }
         self._app = make_app([*health_routes(lifecycle), *self._routes()], NO_PATH)
 
@@ -70,7 +79,14 @@ class DataApp:
             Route("/openapi.json", self._document),
             Route(INVOCATIONS, _PostEndpoint(lambda _: None, endpoints.invocations)),
             *mlflow_routes(self._lifecycle),
-            *endpoints.pipelines,
+            *(Route(path, _PostEndpoint(lambda _: None, app)) for path, app in endpoints.pipelines.items()),
+            Route(f"{PREFIX}/v1/models", self._openai_models),
+            Route(f"{PREFIX}/v1/models/{{name}}", self._openai_model),
+            *(
+                Route(f"{start}{path}", _PostEndpoint(self._check_language_model, endpoints.openai))
+                for path in PATHS
+                for start in ("", PREFIX)
+            ),
         ]
         for model in (VERSION, MODEL):
             routes += [
@@ -90,6 +106,7 @@ class DataApp:
     async def _root(self, _: Request) -> Response:
         """Return the name of the model and its paths."""
         paths = {**model_paths(self._name), "invocations": INVOCATIONS}
+        paths |= {path.removeprefix(f"{PREFIX}/v1/"): path for path in self._openai_paths()}
         return json_response({"name": self._name, "paths": paths})
 
     async def _no_post(self, _: Request) -> Response:
@@ -102,14 +119,45 @@ class DataApp:
         )
 
     async def _names(self, _: Request) -> Response:
-        return json_response({"models": [self._name]})
+        """Return the list of models in KServe's form, with OpenAI's members for a language model."""
+        names = self._language_models()
+        return json_response({"models": [self._name], **(model_list(names) if names else {})})
+
+    async def _openai_models(self, _: Request) -> Response:
+        return json_response(model_list(self._language_models()))
+
+    async def _openai_model(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in self._language_models():
+            raise ModelNotFound(f"the model {name!r} is not served here: GET {PREFIX}/v1/models lists the models")
+        return json_response(model_entry(name))
+
+    def _language_models(self) -> list[str]:
+        """Return the names of the model and its adapters; none unless it is a language model that is loaded."""
+        upstream = self._upstream()
+        return [] if upstream is None else model_names(self._name, upstream.program.adapters)
+
+    def _openai_paths(self) -> list[str]:
+        """Return the paths of OpenAI's and Anthropic's APIs that the model has."""
+        upstream = self._upstream()
+        return [] if upstream is None else [f"{PREFIX}{path}" for path in PATHS if path in upstream.program.paths]
+
+    def _check_language_model(self, _: dict[str, Any]) -> None:
+        if self._lifecycle.has_model and self._upstream() is None:
+            raise ResourceNotFound(NO_PATH)
+
+    def _upstream(self) -> UpstreamEngine | None:
+        return upstream_of(self._lifecycle.model().engine) if self._lifecycle.has_model else None
 
     async def _document(self, _: Request) -> Response:
         from clusters.base.distribution import VERSION as version  # slow import: reads the metadata of the distribution
         from serving.modelserver.endpoints.openapi import openapi_document  # rarely needed
 
         model = self._lifecycle.model()
-        return json_response(openapi_document(model.name, model.revision, model.signature, version, model.example))
+        paths = self._openai_paths()
+        return json_response(
+            openapi_document(model.name, model.revision, model.signature, version, model.example, paths)
+        )
 
     async def _metadata(self, request: Request) -> Response:
         self._check(request.path_params)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 import msgspec
-from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from serving.modelserver.base.limits import BodyBudget
@@ -18,12 +17,13 @@ from serving.modelserver.endpoints.pipelines import pipeline_routes
 from serving.modelserver.endpoints.sse import StreamingEndpoint
 from serving.modelserver.execution.inference import Inference
 from serving.modelserver.execution.lifecycle import ServedModel
+from serving.modelserver.openai.metrics import LlmMetrics
 
 
 class Endpoints(msgspec.Struct, frozen=True):
-    """ASGI applications for `…/infer`, `…:predict`, `…/generate`, `…/generate_stream` and `/invocations`.
+    """ASGI applications for `…/infer`, `…:predict`, `…/generate`, `…/generate_stream`, `/invocations` and OpenAI's.
 
-    `pipelines` are the routes of OpenAI's API that infer in this server.
+    `pipelines` are the endpoints of OpenAI's API that infer in this server, by path.
     """
 
     infer: ASGIApp
@@ -31,13 +31,15 @@ class Endpoints(msgspec.Struct, frozen=True):
     generate: ASGIApp
     generate_stream: ASGIApp
     invocations: ASGIApp
-    pipelines: Sequence[BaseRoute] = ()
+    openai: ASGIApp
+    pipelines: Mapping[str, ASGIApp] = {}
 
 
 def make_endpoints(
     name: str,
     inference: Inference,
     budget: BodyBudget,
+    llm: LlmMetrics | None = None,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Endpoints:
     """Return the endpoints of the model `name`; `now` returns the time of CloudEvents in responses."""
@@ -52,23 +54,38 @@ def make_endpoints(
             UnaryEndpoint(inference, budget, codec_of), StreamingEndpoint(inference, budget, codec_of), events
         )
 
-    made: list[ASGIApp] = []
+    def make_invocations() -> ASGIApp:
+        from serving.modelserver.endpoints.invocations import InvocationsEndpoint  # with the first such request
 
-    async def invocations(scope: Scope, receive: Receive, send: Send) -> None:
-        if not made:
-            from serving.modelserver.endpoints.invocations import InvocationsEndpoint  # with the first such request
+        return InvocationsEndpoint(inference, budget)
 
-            made.append(InvocationsEndpoint(inference, budget))
-        await made[0](scope, receive, send)
+    def make_openai() -> ASGIApp:
+        from serving.modelserver.openai.endpoint import OpenAiEndpoint  # with the first such request
 
+        return OpenAiEndpoint(name, inference, budget, llm or LlmMetrics())
+
+    openai = _made_later(make_openai)
     return Endpoints(
         infer=routed(V2),
         predict=routed(lambda model: V1Codec(model.codec)),
         generate=routed(_generate),
         generate_stream=StreamingEndpoint(inference, budget, _generate),
-        invocations=invocations,
-        pipelines=pipeline_routes(inference, budget),
+        invocations=_made_later(make_invocations),
+        openai=openai,
+        pipelines=pipeline_routes(inference, budget, openai),
     )
+
+
+def _made_later(make: Callable[[], ASGIApp]) -> ASGIApp:
+    """Return an application that is made with its first request."""
+    made: list[ASGIApp] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if not made:
+            made.append(make())
+        await made[0](scope, receive, send)
+
+    return app
 
 
 def _generate(model: ServedModel) -> GenerateCodec:

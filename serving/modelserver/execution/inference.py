@@ -13,7 +13,8 @@ import math
 import secrets
 import time
 from asyncio import AbstractEventLoop, CancelledError
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
@@ -115,6 +116,26 @@ class Inference:
         """Batch requests from now on, of which at most `slots` are in the model; call it before the model is served."""
         self._batcher, self._inline_pace = batcher, BATCHED_PACE
         self._slots.raise_to(slots)
+
+    def set_slots(self, slots: int) -> None:
+        """Have this many slots, as the engine says; call it before the model is served."""
+        self._slots.resize(slots)
+
+    @asynccontextmanager
+    async def occupy(self, client: RequestClient, began: float | None = None) -> AsyncIterator[RequestContext]:
+        """Hold a slot for a request that is computed in another process, and yield its deadline.
+
+        `began` is as in `run`. Raises NotReady, Overloaded, QueueExpired, ClientLeft.
+        """
+        self._lifecycle.model()
+        request = self._context(client, None, began, NO_LEASE)
+        if not self._slots.try_acquire():
+            await self._wait_for_slot(request)
+        release = self._slot_releaser()
+        try:
+            yield request
+        finally:
+            release()
 
     def model(self) -> ServedModel:
         """Return the model, for checks before a body is read. Raises NotReady."""

@@ -22,6 +22,10 @@ class SlotQueue:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._stats = stats
 
+    def resize(self, slots: int) -> None:
+        """Have exactly this many slots from now on; call it before the first request."""
+        self._free, self._slots = slots, slots
+
     def raise_to(self, slots: int) -> None:
         """Have at least this many slots from now on."""
         self._free += max(0, slots - self._slots)

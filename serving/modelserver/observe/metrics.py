@@ -77,7 +77,7 @@ class RequestMetrics:
 class MetricsPage:
     """The page `/metrics`. `more` returns the metric families of other parts of the server."""
 
-    def __init__(self, metrics: RequestMetrics, stats: Stats, more: Callable[[], Iterable[Family]]) -> None:
+    def __init__(self, metrics: RequestMetrics, stats: Stats, more: Callable[[], Iterable[Family | Histogram]]) -> None:
         self._metrics = metrics
         self._stats = stats
         self._more = more
@@ -99,8 +99,8 @@ def stats_families(stats: Stats) -> list[Family]:
     parts = stats.parts
     gauges: tuple[tuple[str, str, Callable[[Stats], float]], ...] = (
         ("knodel_slots", "Maximum number of concurrent inferences of the model.", lambda part: part.slots),
-        ("knodel_slots_busy", "Inferences in progress.", lambda part: part.active),
-        ("knodel_queue_length", "Requests waiting for a slot.", lambda part: part.queued),
+        ("knodel_slots_busy", "Inferences in progress.", lambda part: part.busy),
+        ("knodel_queue_length", "Requests waiting for a slot.", lambda part: part.waiting),
         ("knodel_model_loaded", "1 if the model is loaded, else 0.", lambda part: part.startup.ready_at is not None),
         (
             "knodel_model_memory_bytes",
@@ -108,7 +108,10 @@ def stats_families(stats: Stats) -> list[Family]:
             lambda part: part.memory,
         ),
     )
+    shares = tuple((labels, part.kv_share) for labels, part in parts if part.kv_share is not None)
+    kv_cache = Family("knodel_llm_kv_share", "gauge", "Part of the KV cache in use, from 0 to 1.", shares)
     return [
+        *([kv_cache] if shares else []),
         *(
             Family(name, "gauge", about, tuple((labels, float(value(part))) for labels, part in parts))
             for name, about, value in gauges

@@ -11,7 +11,6 @@ from clusters.net.server.errors import REFUSED_KEY
 from serving.modelserver.base.errors import ClientLeft
 from serving.modelserver.base.responses import BROKEN_KEY
 from serving.modelserver.base.split import CURRENT, is_of_split, without_token
-from serving.modelserver.endpoints.pipelines import EMBEDDINGS_PATHS, RERANK_PATHS
 from serving.modelserver.observe.access_log import AccessLog
 from serving.modelserver.observe.metrics import RequestMetrics
 
@@ -24,7 +23,8 @@ OTHER: Final = "other"
 TRACE_KEY: Final = "knodel.trace"
 PARENT_KEY: Final = "knodel.traceparent"
 """Keys of the scope: the id of the request's trace, and the `traceparent` of its child spans, if it is traced."""
-_OPENAI_PATHS: Final = frozenset({*EMBEDDINGS_PATHS, *RERANK_PATHS})
+RERANK_V2: Final = "/v2/rerank"
+"""Cohere's path, the only one of its kind below /v2."""
 _FAILED: Final = 500  # the response when the application raises
 
 
@@ -87,13 +87,13 @@ class ObservabilityMiddleware:
 def protocol_of(method: str, path: str) -> str:
     """Return the protocol of an inference request, which is always a POST; `OTHER` for all other requests."""
     if method == "POST":
-        if path in _OPENAI_PATHS:
-            return OPENAI
         start = path[:4]
         if start == "/v2/":
-            return V2
+            return OPENAI if path == RERANK_V2 else V2
         if start == "/v1/":
-            return V1
+            return V1 if path.startswith("/v1/models/") else OPENAI
         if path == "/invocations":
             return MLFLOW
+        if path.startswith("/openai/"):
+            return OPENAI
     return OTHER

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from starlette.types import ASGIApp
 
-from clusters.net.exposition import Family
+from clusters.net.exposition import Family, Histogram
 from serving.modelserver.base.assignment import BatchBounds, ModelBounds
 from serving.modelserver.base.errors import BadOptions
 from serving.modelserver.base.observability_options import ENDPOINTS, ObservabilityOptions
@@ -29,6 +29,7 @@ from serving.modelserver.observe.access_log import AccessLog
 from serving.modelserver.observe.metrics import MetricsPage, RequestMetrics
 from serving.modelserver.observe.middleware import ObservabilityMiddleware
 from serving.modelserver.observe.response_stats import ResponseStats
+from serving.modelserver.openai.metrics import LlmMetrics
 
 if TYPE_CHECKING:
     from serving.modelserver.execution.batcher import Batcher
@@ -52,6 +53,7 @@ class Observability:
     ) -> None:  # fmt: skip
         self.token = token
         self.metrics = RequestMetrics(monotonic)
+        self.llm = LlmMetrics()
         self._stats = stats
         self._monotonic = monotonic
         self._access_log = AccessLog(options.access_log, out, random) if options.access_log else None
@@ -132,7 +134,10 @@ class Observability:
             await asyncio.wait([threads.submit(partial(close, part)).result for part in closing], timeout=CLOSE_TIMEOUT)
         threads.close()
 
-    def _families(self) -> list[Family]:
+    def _families(self) -> list[Family | Histogram]:
+        return [*self.llm.families(self._stats.revision), *self._payload_families()]
+
+    def _payload_families(self) -> list[Family]:
         if self._payloads is None:
             return []
         counts = self._payloads.sender.counts

@@ -45,11 +45,11 @@ class EmbeddingsCodec:
         self._codec = codec
 
     def decode(self, body: bytes, json_length: int | None = None) -> EmbeddingsRequest:
-        """Return the decoded request. Raises InvalidRequest, UnknownModel, ContentTooLarge."""
+        """Return the decoded request. Raises InvalidRequest, ResourceNotFound, ContentTooLarge."""
         codec = self._codec
-        request = decode_object(body, codec, json_length, _MEMBERS)
         outputs = outputs_of(codec, OUTPUT, _PURPOSE)
         name = text_input(codec, _PURPOSE)
+        request = decode_object(body, codec, json_length, _MEMBERS)
         sent = _texts_of(request.get("input"))
         encoding = request.get("encoding_format", _FLOAT)
         if encoding not in (_FLOAT, _BASE64):

@@ -1,34 +1,52 @@
-"""Errors in OpenAI's form: `{"error": {"message": …, "type": …, "param": …, "code": …}}`."""
+"""Errors in the forms of OpenAI and of Anthropic. Pure."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from serving.modelserver.base.errors import InvalidRequest, ResourceNotFound
-from serving.modelserver.base.responses import json_body
+import msgspec
 
-TYPES: Final = {429: "rate_limit_error"}
-_CLIENT, _SERVER = "invalid_request_error", "server_error"
-_FIRST_OF_SERVER: Final = 500
+from serving.modelserver.base.errors import InvalidRequest, NotReady, ResourceNotFound, ServingError
+
+_ENCODE: Final = msgspec.json.Encoder().encode
+_OPENAI: Final = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
+_ANTHROPIC: Final = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+}
+_SERVER: Final = 500
+
+
+class ModelNotFound(ResourceNotFound):
+    """The request names a model or an adapter that is not served here."""
 
 
 class InvalidParameter(InvalidRequest):
-    """The parameter `param` of the request is invalid."""
+    """The member `param` of the request is invalid."""
 
     def __init__(self, param: str, message: str) -> None:
         super().__init__(message)
         self.param = param
 
 
-class UnknownModel(ResourceNotFound):
-    """The request is for another model."""
-
-    param = "model"
-    code = "model_not_found"
+class EngineRestarts(NotReady):
+    """The engine has ended and is started again."""
 
 
-def openai_error(error: Exception, status: int) -> bytes:
-    """Return the body of an error response with this status."""
-    kind = TYPES.get(status) or (_SERVER if status >= _FIRST_OF_SERVER else _CLIENT)
-    about = {"param": getattr(error, "param", None), "code": getattr(error, "code", None)}
-    return json_body({"error": {"message": str(error), "type": kind, **about}})
+def openai_error(error: ServingError) -> bytes:
+    """Return `{"error": {"message", "type", "param", "code"}}`, as OpenAI's API has it."""
+    kind = _OPENAI.get(error.status, "invalid_request_error" if error.status < _SERVER else "server_error")
+    param, code = ("model", "model_not_found") if isinstance(error, ModelNotFound) else (None, None)
+    if isinstance(error, InvalidParameter):
+        param = error.param
+    return _ENCODE({"error": {"message": str(error), "type": kind, "param": param, "code": code}})
+
+
+def anthropic_error(error: ServingError) -> bytes:
+    """Return `{"type": "error", "error": {"type", "message"}}`, as Anthropic's API has it."""
+    kind = _ANTHROPIC.get(error.status, "invalid_request_error" if error.status < _SERVER else "api_error")
+    return _ENCODE({"type": "error", "error": {"type": kind, "message": str(error)}})

@@ -10,11 +10,11 @@ import numpy as np
 
 from serving.engines.base.datatypes import BYTES, Tensor
 from serving.engines.base.engine import TensorSpec
-from serving.modelserver.base.errors import InvalidRequest
+from serving.modelserver.base.errors import InvalidRequest, ResourceNotFound
 from serving.modelserver.base.json_names import check_names
 from serving.modelserver.codec.messages import check_elements, explain_decode_error
 from serving.modelserver.codec.protocol_v2 import V2Codec
-from serving.modelserver.openai.errors import InvalidParameter, UnknownModel
+from serving.modelserver.openai.errors import InvalidParameter, ModelNotFound
 
 TOKENS: Final = "tokens"
 """The output with the number of each row's tokens, for `usage`."""
@@ -25,7 +25,7 @@ _DECODER: Final = msgspec.json.Decoder(dict[str, Any])
 def decode_object(body: bytes, codec: V2Codec, json_length: int | None, known: Collection[str]) -> dict[str, Any]:
     """Return the members of a request for the model of `codec`. Members with null count as absent.
 
-    Raises InvalidRequest, UnknownModel, ContentTooLarge.
+    Raises InvalidRequest, ModelNotFound, ContentTooLarge.
     """
     if json_length is not None:
         raise InvalidRequest("a request of OpenAI's API must be JSON: send binary data to /v2")
@@ -43,28 +43,28 @@ def decode_object(body: bytes, codec: V2Codec, json_length: int | None, known: C
     if not isinstance(model, str):
         raise InvalidParameter("model", "model is not a string")
     if model != codec.name:
-        raise UnknownModel(f"the model {model[:_LONGEST]!r} does not exist: use {codec.name!r}")
+        raise ModelNotFound(f"the model {model[:_LONGEST]!r} is not served here: use {codec.name!r}")
     return request
 
 
 def text_input(codec: V2Codec, purpose: str, other: str = "") -> str:
     """Return the name of the model's required input, a vector of texts, for a model that gets `other` too.
 
-    Raises InvalidRequest for a model with other inputs.
+    Raises ResourceNotFound for a model with other inputs.
     """
     found = [spec for name, (spec, _) in codec.specs.items() if name != other and not codec.is_optional(name)]
     if len(found) != 1 or not _is_texts(found[0]) or (other and other not in codec.specs):
-        raise InvalidRequest(f"the model {codec.name!r} does not compute {purpose}: its inputs are not texts for it")
+        raise ResourceNotFound(f"the model {codec.name!r} does not compute {purpose}: its inputs are not texts for it")
     return found[0].name
 
 
 def outputs_of(codec: V2Codec, name: str, purpose: str) -> list[str]:
     """Return the outputs to ask for: `name`, and the number of tokens if the model counts them.
 
-    Raises InvalidRequest for a model without the output.
+    Raises ResourceNotFound for a model without the output.
     """
     if codec.output_spec(name) is None:
-        raise InvalidRequest(f"the model {codec.name!r} does not compute {purpose}: it has no output {name!r}")
+        raise ResourceNotFound(f"the model {codec.name!r} does not compute {purpose}: it has no output {name!r}")
     return [name, TOKENS] if codec.output_spec(TOKENS) else [name]
 
 

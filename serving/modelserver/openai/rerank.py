@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from serving.engines.base.datatypes import BYTES, Tensor
-from serving.modelserver.base.errors import ContentTooLarge, InvalidRequest, ModelFailed
+from serving.modelserver.base.errors import ContentTooLarge, ModelFailed, ResourceNotFound
 from serving.modelserver.codec.protocol_v2 import PreparedRequest, ResponseBody, V2Codec
 from serving.modelserver.openai.errors import InvalidParameter
 from serving.modelserver.openai.messages import decode_object, outputs_of, text_input, texts, token_count
@@ -42,14 +42,14 @@ class RerankCodec:
         self._codec = codec
 
     def decode(self, body: bytes, json_length: int | None = None) -> RerankRequest:
-        """Return the decoded request. Raises InvalidRequest, UnknownModel, ContentTooLarge."""
+        """Return the decoded request. Raises InvalidRequest, ResourceNotFound, ContentTooLarge."""
         codec = self._codec
-        request = decode_object(body, codec, json_length, _MEMBERS)
         outputs = outputs_of(codec, SCORE, _PURPOSE)
         name = text_input(codec, _PURPOSE, PAIR)
         labels = codec.output_spec(ALL_SCORES)
         if codec.specs[PAIR][0].datatype != BYTES or (labels is not None and (labels.shape or (0,))[-1] != 1):
-            raise InvalidRequest(f"the model {codec.name!r} does not compute {_PURPOSE}: it has more than one label")
+            raise ResourceNotFound(f"the model {codec.name!r} does not compute {_PURPOSE}: it has more than one label")
+        request = decode_object(body, codec, json_length, _MEMBERS)
         query = request.get("query")
         if not isinstance(query, str):
             raise InvalidParameter("query", "query is not a string")

@@ -13,7 +13,6 @@ from clusters.embedded.activator.proxy.errors import (
     HoldQueueFull,
     MissingRevision,
     UnknownRevision,
-    UpstreamError,
     error_response,
 )
 from clusters.embedded.activator.proxy.headers import (
@@ -38,6 +37,7 @@ from clusters.embedded.activator.wire import (
     target_to_wire,
 )
 from clusters.net.endpoints import Endpoint
+from clusters.net.upstream import UpstreamError
 
 seconds = st.floats(0, 1000)
 durations = st.floats(0, 100_000)

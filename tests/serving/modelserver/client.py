@@ -6,7 +6,7 @@ import asyncio
 import json
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,8 +73,17 @@ class Caller:
         async with asyncio.timeout(PATIENCE):
             head = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
             headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:-2])}
-            body = await self._reader.readexactly(int(headers.get("content-length", "0")))
+            if headers.get("transfer-encoding") == "chunked":
+                body = b"".join([chunk async for chunk in self._chunks()])
+            else:
+                body = await self._reader.readexactly(int(headers.get("content-length", "0")))
         return Answer(int(head[0].split()[1]), headers, body)
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
+        while size := int(await self._reader.readuntil(b"\r\n"), 16):
+            yield await self._reader.readexactly(size)
+            await self._reader.readexactly(2)
+        await self._reader.readexactly(2)
 
     async def ended(self) -> bytes:
         """Return the remaining bytes until the server closes the connection."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from clusters.base.errors import KnodelError
 from clusters.net.server.errors import error_body
+from clusters.net.upstream import UpstreamError
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -32,10 +33,6 @@ class RevisionFailed(KnodelError):
 
 class UnknownRevision(KnodelError):
     """The revision is unknown or was removed."""
-
-
-class UpstreamError(KnodelError):
-    """The endpoint broke the connection or violated HTTP. It may have processed the request."""
 
 
 @dataclass(frozen=True, slots=True)

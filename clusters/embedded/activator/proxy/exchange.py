@@ -12,7 +12,7 @@ from typing import Any
 
 from clusters.base.errors import KnodelError
 from clusters.embedded.activator.proxy.headers import has_body, is_chunked, request_head, response_headers
-from clusters.embedded.activator.proxy.upstream import NO_BODY, Headers, UpstreamConnection
+from clusters.net.upstream import NO_BODY, Headers, UpstreamConnection
 
 Scope = Mapping[str, Any]
 Message = dict[str, Any]

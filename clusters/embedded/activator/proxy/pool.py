@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 
 from clusters.base.errors import KnodelError
-from clusters.embedded.activator.proxy.upstream import UpstreamConnection
+from clusters.net.upstream import UpstreamConnection
 
 CONNECT_TIMEOUT = 2.0  # s; on the same machine a connection takes far less than a millisecond, or fails
 IDLE_TIMEOUT = 4.0  # s; servers close idle connections after 5 s (uvicorn) or more, so none closes one that is taken

@@ -13,10 +13,10 @@ import json
 from dataclasses import dataclass
 
 from clusters.base.clock import Clock
-from clusters.embedded.activator.proxy.errors import UpstreamError
 from clusters.embedded.activator.proxy.pool import ConnectFailed, UpstreamPool
 from clusters.embedded.activator.proxy.timing import MS, Startup
 from clusters.net.endpoints import Endpoint
+from clusters.net.upstream import UpstreamError
 
 NOT_READY = 503  # status of a server whose load failed, or did not end in time
 STATS_TIMEOUT = 0.25  # s; the server answers within a millisecond

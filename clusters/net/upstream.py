@@ -1,7 +1,7 @@
 """A small streaming HTTP/1.1 client: one connection with one exchange at a time, which is kept for the next one.
 
-It replaces aiohttp, which the rest of the system uses, because memory and CPU matter in this process. With aiohttp the
-process has 37 MB at rest instead of 25 (PSS) and 47 instead of 39 after a thousand held requests. A request takes 230
+The activator and the model server use it in place of aiohttp, because memory and CPU matter there. With aiohttp the
+activator has 37 MB at rest instead of 25 (PSS) and 47 instead of 39 after a thousand held requests. A request takes 230
 µs of CPU instead of 140, and its p50 above a direct call is 0.32 ms instead of 0.23. Framing is by httptools (llhttp),
 as in the server.
 """
@@ -14,7 +14,7 @@ from typing import cast
 
 import httptools
 
-from clusters.embedded.activator.proxy.errors import UpstreamError
+from clusters.base.errors import KnodelError
 from clusters.net.sockets import is_established
 
 READ_LIMIT = 256 * 1024  # bytes of a response that are buffered for a slow caller before reading stops
@@ -22,6 +22,10 @@ NO_BODY = frozenset({204, 304})  # statuses that never have a body (RFC 9110, 6.
 STATUSES = range(200, 600)  # of final responses
 
 Headers = list[tuple[bytes, bytes]]
+
+
+class UpstreamError(KnodelError):
+    """The endpoint broke the connection or violated HTTP. It may have processed the request."""
 
 
 class UpstreamConnection(asyncio.Protocol):

@@ -112,22 +112,33 @@ async def test_documents_are_ranked(path: str, serve: Serve, tmp_path: Path) -> 
     assert best["index"] == order[0] and best["document"] == {"text": DOCUMENTS[order[0]]}
 
 
-async def test_errors_have_the_form_of_openai(double: Running) -> None:
+async def test_errors_have_the_form_of_openai(serve: Serve, tmp_path: Path) -> None:
+    running = await served(serve, tmp_path, embedder(Numbers(1)))
     path = EMBEDDINGS_PATHS[0]
-    answer = await double.post({"input": "a", "model": "gpt"}, path)
+    answer = await running.post({"input": "a", "model": "gpt"}, path)
     assert answer.status == 404 and answer.json == {
         "error": {
-            "message": "the model 'gpt' does not exist: use 'm'", "type": "invalid_request_error",
+            "message": "the model 'gpt' is not served here: use 'm'", "type": "not_found_error",
             "param": "model", "code": "model_not_found",
         }
     }  # fmt: skip
-    answer = await double.post({"input": "a"}, path)
-    assert answer.status == 400 and answer.json["error"]["param"] is None
-    assert "the model 'm' does not compute embeddings: it has no output 'embedding'" in answer.json["error"]["message"]
-    answer = await double.post(b"{", RERANK_PATHS[0])
+    answer = await running.post({"input": 1}, path)
+    assert answer.status == 400 and answer.json["error"] == {
+        "message": "input is not a string or a list of strings, with at least one", "type": "invalid_request_error",
+        "param": "input", "code": None,
+    }  # fmt: skip
+    answer = await running.post({"query": "a", "documents": ["b"]}, RERANK_PATHS[0])
+    assert answer.status == 404 and "does not compute scores of documents" in answer.json["error"]["message"]
+    answer = await running.post(b"{", path)
     assert answer.status == 400 and answer.json["error"]["type"] == "invalid_request_error"
-    answer = await double.get(path)
+    answer = await running.get(path)
     assert answer.status == 405 and answer.headers["allow"] == "POST"
+
+
+async def test_a_model_of_numbers_has_no_such_paths(double: Running) -> None:
+    for path in (*EMBEDDINGS_PATHS, *RERANK_PATHS):
+        answer = await double.post({"input": "a"}, path)
+        assert answer.status == 404 and "the model 'm' does not compute" in answer.json["error"]["message"]
 
 
 async def test_a_server_that_is_not_ready_says_so_in_the_form_of_openai(serve: Serve) -> None:
@@ -184,7 +195,7 @@ def test_requests_are_bounded_and_have_no_name_twice() -> None:
         EMBEDDER.decode(b'{"input": "a", "input": "b"}')
     with pytest.raises(InvalidRequest, match="must be JSON: send binary data to /v2"):
         EMBEDDER.decode(b"{}", 2)
-    with pytest.raises(ResourceNotFound, match="does not exist: use 'm'"):
+    with pytest.raises(ResourceNotFound, match="is not served here: use 'm'"):
         RERANKER.decode(body(query="a", documents=["b"], model="other"))
 
 
@@ -205,10 +216,10 @@ def test_models_for_something_else_are_refused() -> None:
         (codec(TEXT, outputs=(SCORE,)), "its inputs are not texts"),
         (codec(TEXT, PAIR, outputs=(EMBEDDING,)), "no output 'score'"),
     ):
-        with pytest.raises(InvalidRequest, match=reason):
+        with pytest.raises(ResourceNotFound, match=reason):
             RerankCodec(made).decode(body(query="a", documents=["b"]))
     numbers = codec(TensorSpec("x", "FP32", (ANY,)), outputs=(EMBEDDING,))
-    with pytest.raises(InvalidRequest, match="its inputs are not texts"):
+    with pytest.raises(ResourceNotFound, match="its inputs are not texts"):
         EmbeddingsCodec(numbers).decode(body(input="a"))
 
 

@@ -1,0 +1,110 @@
+"""A blocking client for an engine on a Unix socket: its health, its metrics, and inferences in a thread."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from serving.engines.base.engine import Cancellation
+from serving.engines.base.errors import Cancelled, InferenceFailed
+
+MAX_PAGE: Final = 64 << 20  # bytes of a page that is read as a whole
+OK: Final = 200
+
+
+class Address(NamedTuple):
+    """Where an engine listens, and the key that it accepts."""
+
+    socket: Path
+    key: str
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Return the headers of every request."""
+        return {"Host": "engine", "Authorization": f"Bearer {self.key}", "Connection": "close"}
+
+
+class Reply(NamedTuple):
+    """A complete response of the engine."""
+
+    status: int
+    body: bytes
+
+
+class _Connection(http.client.HTTPConnection):
+    def __init__(self, path: Path, timeout: float | None) -> None:
+        super().__init__("engine", timeout=timeout)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(str(self._path))
+
+
+def request(
+    address: Address, method: str, path: str, body: bytes | None = None, *, timeout: float | None = None,
+    cancellation: Cancellation | None = None,
+) -> Reply:  # fmt: skip
+    """Send a request and return its response. Blocks, at most `timeout` seconds for each step.
+
+    Raises InferenceFailed if the engine does not answer, Cancelled.
+    """
+    connection = _Connection(address.socket, timeout)
+    try:
+        response = _send(connection, address, method, path, body, cancellation)
+        return Reply(response.status, response.read(MAX_PAGE))
+    except (OSError, http.client.HTTPException) as error:
+        raise _failure(error, cancellation) from error
+    finally:
+        connection.close()
+
+
+def stream(address: Address, path: str, body: bytes, cancellation: Cancellation | None = None) -> Iterator[bytes]:
+    """Yield the data of each server-sent event of the response. Raises InferenceFailed, Cancelled.
+
+    A response that is not 200 is one InferenceFailed with its body.
+    """
+    connection = _Connection(address.socket, None)
+    try:
+        response = _send(connection, address, "POST", path, body, cancellation)
+        if response.status != OK:
+            raise InferenceFailed(response.read(MAX_PAGE).decode("utf-8", "replace"))
+        while line := response.readline():
+            if line.startswith(b"data:"):
+                yield line[len(b"data:") :].strip()
+    except (OSError, http.client.HTTPException) as error:
+        raise _failure(error, cancellation) from error
+    finally:
+        connection.close()
+
+
+def _send(
+    connection: _Connection, address: Address, method: str, path: str, body: bytes | None,
+    cancellation: Cancellation | None,
+) -> http.client.HTTPResponse:  # fmt: skip
+    if cancellation is not None and cancellation.cancelled:
+        raise Cancelled("the inference was cancelled")
+    connection.connect()
+    if cancellation is not None:
+        connected = connection.sock
+        cancellation.on_cancel(lambda: _shut_down(connected))  # the reading thread gets the end of the stream
+    headers = address.headers if body is None else {**address.headers, "Content-Type": "application/json"}
+    connection.request(method, path, body, headers)
+    return connection.getresponse()
+
+
+def _shut_down(connected: socket.socket) -> None:
+    try:
+        connected.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        return  # it is closed already
+
+
+def _failure(error: Exception, cancellation: Cancellation | None) -> Cancelled | InferenceFailed:
+    if cancellation is not None and cancellation.cancelled:
+        return Cancelled("the inference was cancelled")
+    return InferenceFailed(f"the engine does not answer: {str(error) or type(error).__name__}")

@@ -1,0 +1,227 @@
+"""An engine that is an HTTP server in a process of its own: llama.cpp's, vLLM's, one of the user's.
+
+The model server passes requests of OpenAI's paths on to it byte for byte (`serving.modelserver.openai`). The tensors
+of the Open Inference Protocol become completions here. A thread watches the process and starts it again when it ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from serving.engines.base.datatypes import Tensor
+from serving.engines.base.engine import BaseEngine, Cancellation, EngineOptions
+from serving.engines.base.errors import Cancelled, EngineError, InferenceFailed, InputRefused, LoadFailed
+from serving.engines.upstream import client
+from serving.engines.upstream.client import Address
+from serving.engines.upstream.process import EngineProcess, SocketFolder
+from serving.engines.upstream.program import EngineLoad, EngineProgram
+from serving.engines.upstream.text import (
+    BAD_REQUEST,
+    SERVER_ERROR,
+    completion_request,
+    completion_text,
+    text_signature,
+    text_tensor,
+)
+
+log = logging.getLogger(__name__)
+
+COMPLETIONS: Final = "/v1/completions"
+HEALTH: Final = "/health"
+READ_PERIOD: Final = 0.5  # s between two readings of what the engine is doing
+PAGE_TIMEOUT: Final = 5.0  # s for a page of the engine
+SILENT: Final = 10.0  # s without an answer to readings after which the engine is killed
+FIRST_DELAY, LONGEST_DELAY = 1.0, 30.0  # s before a restart; each one after another waits twice as long
+STABLE: Final = 60.0  # s; an engine that ran so long is started again after the first delay
+_POLL: Final = 0.02  # s between two looks at an engine that starts
+
+_ENCODE: Final = msgspec.json.Encoder().encode
+
+
+class EngineState(NamedTuple):
+    """Whether the engine takes requests, why not ("" if it does), and what it is doing.
+
+    `lost` is whether only a restart of the whole replica helps.
+    """
+
+    address: Address | None
+    reason: str
+    load: EngineLoad = EngineLoad()
+    lost: bool = False
+
+
+class UpstreamEngine(BaseEngine):
+    """The engine of `program`, started and healthy when the constructor returns. Raises LoadFailed."""
+
+    def __init__(self, program: EngineProgram, options: EngineOptions) -> None:
+        super().__init__(text_signature(program.platform), is_async=True)
+        self.program = program
+        self.slots = 0
+        self._name = options.name
+        self._folder = SocketFolder()
+        self._closing = threading.Event()
+        self._state = EngineState(None, "the engine is starting")
+        self._process: EngineProcess | None = None
+        began = time.monotonic()
+        try:
+            address = self._start()
+            self.slots = program.slots(self._getter(address), options.slots)
+        except BaseException:
+            self.close()
+            raise
+        log.info("the engine takes %d requests at once, started in %.1f s", self.slots, time.monotonic() - began)
+        self._state = EngineState(address, "")
+        self._watcher = threading.Thread(target=self._watch, name="engine-watch", daemon=True)
+        self._watcher.start()
+
+    @property
+    def state(self) -> EngineState:
+        """The engine's state by the last reading, at most `READ_PERIOD` old while the engine answers."""
+        return self._state
+
+    @property
+    def pid(self) -> int | None:
+        """The id of the engine's process; None while it is not running."""
+        process = self._process
+        return None if process is None or process.ended else process.pid
+
+    def wake(self) -> None:
+        """Wake the sleeping engine; blocks. Raises EngineError."""
+        address = self._state.address
+        if address is None:
+            raise InferenceFailed(self._state.reason)
+        self.program.wake(self._getter(address, timeout=None))
+        self._state = self._state._replace(load=self._state.load._replace(sleeping=False))
+
+    def page(self, path: str) -> bytes:
+        """Return a page of the engine, such as its metrics. Raises InferenceFailed."""
+        address = self._state.address
+        if address is None:
+            raise InferenceFailed(self._state.reason)
+        return self._getter(address)(path)
+
+    def infer(
+        self, inputs: Mapping[str, Tensor], outputs: Sequence[str], cancellation: Cancellation | None = None
+    ) -> Sequence[Tensor]:
+        """Return the completion of `text_input`. Raises InputRefused, InferenceFailed, Cancelled."""
+        address, body = self._completion(inputs, stream=False)
+        reply = client.request(address, "POST", COMPLETIONS, body, cancellation=cancellation)
+        if reply.status != client.OK:
+            reason = f"the engine responded with {reply.status}: {reply.body[:1000].decode('utf-8', 'replace')}"
+            raise InputRefused(reason) if BAD_REQUEST <= reply.status < SERVER_ERROR else InferenceFailed(reason)
+        return [text_tensor(completion_text(reply.body)) for _ in outputs]
+
+    def stream(
+        self, inputs: Mapping[str, Tensor], outputs: Sequence[str], cancellation: Cancellation | None = None
+    ) -> Iterator[Sequence[Tensor]]:
+        """Yield the pieces of the completion. Raises InputRefused, InferenceFailed, Cancelled."""
+        address, body = self._completion(inputs, stream=True)
+        for event in client.stream(address, COMPLETIONS, body, cancellation):
+            if event == b"[DONE]":
+                return
+            text = completion_text(event)
+            if text:
+                yield [text_tensor(text) for _ in outputs]
+        if cancellation is not None and cancellation.cancelled:
+            raise Cancelled("the inference was cancelled")
+        raise InferenceFailed("the engine broke off the answer")
+
+    def close(self) -> None:
+        """Kill the process and its children."""
+        self._closing.set()
+        if self._process is not None:
+            self._process.close()
+        self._folder.close()
+        self.program.close()
+
+    def _completion(self, inputs: Mapping[str, Tensor], *, stream: bool) -> tuple[Address, bytes]:
+        state = self._state
+        if state.address is None:
+            raise InferenceFailed(state.reason)
+        if state.load.sleeping:
+            self.wake()
+        body = completion_request(self._name, inputs, stream=stream)
+        return state.address, _ENCODE(self.program.change_body(body, "") or body)
+
+    def _start(self) -> Address:
+        """Start the process and return its address once it is healthy. Raises LoadFailed."""
+        self._folder.clear()
+        address = Address(self._folder.socket, secrets.token_urlsafe(32))
+        process = self._process = EngineProcess(self.program.command(address.socket, address.key))
+        if self._closing.is_set():  # `close` came while the process was started, and did not see it
+            process.close()
+        while not process.ended:
+            with contextlib.suppress(EngineError):
+                if client.request(address, "GET", HEALTH, timeout=PAGE_TIMEOUT).status == client.OK:
+                    return address
+            self._closing.wait(_POLL)
+        reason = process.exit_reason()
+        process.close()
+        raise LoadFailed(f"the engine ended before it was ready, {reason}")
+
+    def _watch(self) -> None:
+        """Read what the engine is doing, and start it again when it has ended. Runs in a thread."""
+        answered = started = time.monotonic()
+        delay = FIRST_DELAY
+        while not self._closing.wait(READ_PERIOD):
+            process, address = self._process, self._state.address
+            if process is None or address is None:
+                return
+            now = time.monotonic()
+            if not process.ended:
+                try:
+                    self._state = EngineState(address, "", self.program.load(self._getter(address)))
+                    answered = time.monotonic()
+                    continue
+                except EngineError as error:
+                    if now - answered < SILENT:
+                        continue
+                    log.warning("the engine is silent for %g s and is killed: %s", now - answered, error)
+            delay = FIRST_DELAY if now - started > STABLE else min(2 * delay, LONGEST_DELAY)
+            self._state = EngineState(None, "the engine has ended and is started again: try again")
+            process.close()
+            log.warning("the engine ended %s", process.exit_reason())
+            if not self._restart(delay):
+                return
+            answered = started = time.monotonic()
+
+    def _restart(self, delay: float) -> bool:
+        """Start the process again until it is healthy; return whether it is, which it is not after `close`."""
+        if not self.program.restarts:
+            self._state = EngineState(None, "the engine has ended: this replica needs a restart", lost=True)
+            return False
+        while not self._closing.wait(delay):
+            try:
+                self._state = EngineState(self._start(), "")
+            except LoadFailed as error:
+                log.warning("%s", error)
+                delay = min(2 * delay, LONGEST_DELAY)
+            else:
+                log.info("the engine runs again")
+                return True
+        return False
+
+    def _getter(self, address: Address, timeout: float | None = PAGE_TIMEOUT) -> _Getter:
+        return _Getter(address, timeout)
+
+
+class _Getter(NamedTuple):
+    """Reads pages of an engine (`program.Get`)."""
+
+    address: Address
+    timeout: float | None
+
+    def __call__(self, path: str, method: str = "GET") -> bytes:
+        """Return the body of a page. Raises InferenceFailed."""
+        reply = client.request(self.address, method, path, timeout=self.timeout)
+        if reply.status != client.OK:
+            raise InferenceFailed(f"{method} {path} of the engine responded with {reply.status}")
+        return reply.body

@@ -1,0 +1,261 @@
+"""Pass a request of OpenAI's or Anthropic's API on to the engine, and its response back, byte for byte.
+
+The server checks the model's name, and keeps slot, queue and deadline around the request as it does for an inference.
+Nothing is sent to the engine before the request has a slot. A caller that disconnects ends the request in the engine at
+once. Nothing is sent twice. An error after the first event of a stream is its last event; the ASGI scope has its status
+for metrics.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+from clusters.net.server.connection import HttpConnection
+from clusters.net.server.errors import RECEIVED_KEY
+from clusters.net.server.protocol import connection_of
+from clusters.net.upstream import UpstreamConnection, UpstreamError
+from serving.engines.base.errors import EngineError
+from serving.engines.upstream.client import Address
+from serving.engines.upstream.engine import UpstreamEngine
+from serving.modelserver.base.errors import (
+    ClientLeft,
+    DeadlineExceeded,
+    InvalidRequest,
+    ModelFailed,
+    ResourceNotFound,
+    ServingError,
+    release_frames,
+)
+from serving.modelserver.base.limits import BodyBudget, Lease
+from serving.modelserver.base.responses import BROKEN_KEY, JSON, send_body
+from serving.modelserver.base.split import PRODUCED_KEY
+from serving.modelserver.codec.bounded_read import read_body
+from serving.modelserver.codec.messages import explain_decode_error
+from serving.modelserver.execution.inference import BEGAN, Inference, RequestContext
+from serving.modelserver.openai.errors import EngineRestarts, ModelNotFound, anthropic_error, openai_error
+from serving.modelserver.openai.metrics import LlmMetrics
+from serving.modelserver.openai.paths import MESSAGES, PREFIX
+from serving.modelserver.openai.tokens import StreamObserver, body_usage
+
+MAX_ANSWER: Final = 64 << 20  # bytes of a response that is not a stream
+EVENTS: Final = b"text/event-stream"
+_PASSED: Final = frozenset({b"content-type", b"cache-control", b"retry-after", b"x-request-id"})
+_MAX_QUOTED: Final = 100  # characters of a model's name that a message repeats
+
+
+class _Head(msgspec.Struct):
+    """The members of a request that the server reads."""
+
+    model: str | None = None
+
+
+_HEAD: Final = msgspec.json.Decoder(_Head)
+_WHOLE: Final = msgspec.json.Decoder(dict[str, Any])
+_ENCODE: Final = msgspec.json.Encoder().encode
+
+
+class OpenAiEndpoint:
+    """The ASGI endpoint of all paths of `PATHS`, for the model `name`."""
+
+    def __init__(self, name: str, inference: Inference, budget: BodyBudget, metrics: LlmMetrics) -> None:
+        self._name = name
+        self._inference = inference
+        self._budget = budget
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        path: str = scope["path"].removeprefix(PREFIX)
+        try:
+            await self._serve(path, scope, receive, send)
+        except ServingError as error:
+            release_frames(error)
+            if not isinstance(error, ClientLeft):
+                body = anthropic_error(error) if path.startswith(MESSAGES) else openai_error(error)
+                await send_body(send, error.status, body, JSON, error.headers)
+
+    async def _serve(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
+        model = self._inference.model()
+        engine = model.engine
+        if not isinstance(engine, UpstreamEngine) or path not in engine.program.paths:
+            raise ResourceNotFound(f"model {self._name} does not have {path}: GET / lists the paths of this server")
+        body = await read_body(scope, receive, self._budget, model.codec.limits.body)
+        lease = Lease(partial(self._budget.give_back, body.lent), body.lent)
+        try:
+            content = self._prepare(engine, body.content)
+            client = connection_of(scope, HttpConnection)
+            async with self._inference.occupy(client, scope.get(BEGAN)) as request:
+                await _Exchange(engine, path, request, scope, send, self._metrics).run(content, client)
+        finally:
+            lease.release()
+
+    def _prepare(self, engine: UpstreamEngine, content: bytes) -> bytes:
+        """Check the request and return the body for the engine. Raises InvalidRequest, ModelNotFound."""
+        try:
+            asked = _HEAD.decode(content).model
+            adapter = self._adapter(engine, asked)
+            if not engine.program.adapters:
+                return content
+            changed = engine.program.change_body(_WHOLE.decode(content), adapter)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise InvalidRequest(f"the body is not a valid request: {explain_decode_error(error)}") from error
+        return content if changed is None else _ENCODE(changed)
+
+    def _adapter(self, engine: UpstreamEngine, asked: str | None) -> str:
+        """Return the adapter that a request asks for, "" for none. Raises InvalidRequest, ModelNotFound."""
+        if asked is None:
+            raise InvalidRequest(f"the member model is missing: send {self._name!r}")
+        name, _, adapter = asked.partition(":")
+        adapters = engine.program.adapters
+        if name != self._name or (adapter not in adapters if adapter else ":" in asked):
+            served = ", ".join([self._name, *(f"{self._name}:{one}" for one in adapters)])
+            raise ModelNotFound(f"the model {asked[:_MAX_QUOTED]!r} is not served here: use {served}")
+        return adapter
+
+
+class _Exchange:
+    """One request to the engine and its response."""
+
+    def __init__(
+        self, engine: UpstreamEngine, path: str, request: RequestContext, scope: Scope, send: Send, metrics: LlmMetrics
+    ) -> None:
+        self._engine = engine
+        self._path = path
+        self._request = request
+        self._scope = scope
+        self._send = send
+        self._metrics = metrics
+        self._loop = asyncio.get_running_loop()
+        self._connection: UpstreamConnection | None = None
+        self._stopped: ServingError | None = None
+        self._sending = False
+
+    async def run(self, body: bytes, client: HttpConnection) -> None:
+        """Send `body` and pass the response on. Raises ServingError if nothing was sent to the caller."""
+        late = DeadlineExceeded(f"no complete answer within {self._request.timeout:g} s")
+        timer = self._loop.call_at(self._request.deadline, self._stop, late)
+        client.on_disconnect(partial(self._stop, ClientLeft()))
+        try:
+            address = await self._address()
+            connection = self._connection = await self._connect(address)
+            self._check()
+            head = _request_head(address, self._path, self._scope, len(body))
+            connection.send(head, head_only=False)
+            connection.write(body)
+            status, headers = await connection.response()
+            passed = [(name, value) for name, value in headers if name in _PASSED]
+            if any(name == b"content-type" and value.startswith(EVENTS) for name, value in passed):
+                await self._pass_stream(connection, status, passed)
+            else:
+                await self._pass_body(connection, status, passed)
+        except UpstreamError as error:
+            raise self._stopped or ModelFailed(f"the engine broke off the request: {error}") from error
+        finally:
+            timer.cancel()
+            client.on_disconnect(None)
+            if self._connection is not None:
+                self._connection.close()
+
+    async def _address(self) -> Address:
+        """Return where the engine listens, once it is awake. Raises EngineRestarts."""
+        state = self._engine.state
+        if state.address is None:
+            raise EngineRestarts(state.reason)
+        if state.load.sleeping:
+            try:
+                await asyncio.to_thread(self._engine.wake)
+            except EngineError as error:
+                raise EngineRestarts(f"the engine sleeps and could not be woken ({error}): try again") from error
+        return state.address
+
+    async def _connect(self, address: Address) -> UpstreamConnection:
+        try:
+            _, connection = await self._loop.create_unix_connection(UpstreamConnection, str(address.socket))
+        except OSError as error:
+            raise EngineRestarts("the engine has just ended and is started again: try again") from error
+        return connection
+
+    def _check(self) -> None:
+        """Raise the error by which the request was stopped meanwhile."""
+        if self._stopped is not None:
+            raise self._stopped
+
+    def _stop(self, error: ServingError) -> None:
+        """End the request in the engine. A deadline that passes while the caller does not read is the caller's."""
+        self._stopped = self._stopped or (ClientLeft() if self._sending else error)
+        if self._connection is not None:
+            self._connection.close()
+
+    async def _pass_body(self, connection: UpstreamConnection, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        """Read the whole response, so that one that breaks off is an error with its own status."""
+        pieces, size = [], 0
+        while data := await connection.read():
+            pieces.append(data)
+            size += len(data)
+            self._check()
+            if size > MAX_ANSWER:
+                raise ModelFailed(f"the answer of the engine is larger than {MAX_ANSWER >> 20} MiB")
+        body = b"".join(pieces)
+        usage = body_usage(body) if status < InvalidRequest.status else None
+        if usage is not None:
+            self._metrics.count(usage)
+        headers.append((b"content-length", b"%d" % size))
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body})
+
+    async def _pass_stream(
+        self, connection: UpstreamConnection, status: int, headers: list[tuple[bytes, bytes]]
+    ) -> None:
+        """Pass events on as they come. An error is the last event."""
+        send, observer = self._send, StreamObserver()
+        headers.append((b"x-accel-buffering", b"no"))
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        try:
+            while data := await connection.read():
+                observer.feed(data, self._loop.time())
+                self._sending = True
+                await send({"type": "http.response.body", "body": data, "more_body": True})
+                self._sending = False
+            self._check()
+        except (UpstreamError, ServingError) as error:
+            failure = self._stopped or ModelFailed(f"the engine broke off the answer: {error}")
+            self._scope[BROKEN_KEY] = failure.status
+            if not isinstance(failure, ClientLeft):
+                await send({"type": "http.response.body", "body": self._last_event(failure), "more_body": True})
+        if observer.failed:
+            self._scope[BROKEN_KEY] = ModelFailed.status
+        self._count(observer)
+        await send({"type": "http.response.body", "body": b""})
+
+    def _last_event(self, error: ServingError) -> bytes:
+        if self._path.startswith(MESSAGES):
+            return b"\n\nevent: error\ndata: %b\n\n" % anthropic_error(error)
+        return b"\n\ndata: %b\n\n" % openai_error(error)
+
+    def _count(self, observer: StreamObserver) -> None:
+        usage = observer.usage()
+        self._metrics.count(usage)
+        if observer.first is not None:
+            self._scope[PRODUCED_KEY] = observer.first  # a version is judged on its first token
+            self._metrics.first_token(max(0.0, observer.first - self._scope.get(RECEIVED_KEY, observer.first)))
+        between = observer.seconds_per_token(usage)
+        if between is not None:
+            self._metrics.between_tokens(between)
+
+
+def _request_head(address: Address, path: str, scope: Scope, length: int) -> bytes:
+    """Return the head of the request to the engine. Few headers of the caller are passed on."""
+    passed = b"".join(
+        b"%b: %b\r\n" % (name, value)
+        for name, value in scope["headers"]
+        if name in (b"accept", b"x-request-id", b"traceparent") or name.startswith(b"anthropic-")
+    )
+    return (
+        b"POST %b HTTP/1.1\r\nHost: engine\r\nAuthorization: Bearer %b\r\nContent-Type: application/json\r\n"
+        b"Content-Length: %d\r\nConnection: close\r\n%b\r\n" % (path.encode(), address.key.encode(), length, passed)
+    )

@@ -1,0 +1,150 @@
+"""What the responses of a language model tell: when the first token came, how many there were. Pure.
+
+An event counts as a token once the first text has come: engines send one for each token. The numbers of a response's
+`usage` replace this count where it has them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+_DECODE: Final = msgspec.json.Decoder().decode
+_END: Final = b"\n\n"
+_DATA: Final = b"data:"
+_DONE: Final = b"[DONE]"
+_ERROR: Final = b'data: {"error"'
+MAX_SEARCHED: Final = 64 * 1024  # bytes of a stream in which the first token is looked for
+
+
+class TokenUsage(msgspec.Struct, frozen=True):
+    """Tokens of the prompt and of the answer."""
+
+    prompt: int = 0
+    completion: int = 0
+
+
+class StreamObserver:
+    """Reads the pieces of a stream of server-sent events as they pass. Times are those that `feed` gets, in seconds."""
+
+    __slots__ = ("_after", "_before", "_events", "_head", "_tail", "failed", "first", "last")
+
+    def __init__(self) -> None:
+        self.first: float | None = None
+        """When the first text came; None while there is none."""
+        self.last = 0.0
+        """When the last piece came that had the end of an event."""
+        self.failed = False
+        """Whether the engine told of an error in an event."""
+        self._events = 0
+        self._head = b""
+        self._before = b""
+        self._tail = b""
+
+    def feed(self, data: bytes, now: float) -> None:
+        """Read the next piece of the stream."""
+        if self.first is None and len(self._head) < MAX_SEARCHED:
+            self._search(data, now)
+        elif ended := data.count(_END):
+            self._events += ended
+            self.last = now
+        if _ERROR in data:
+            self.failed = True
+        self._before, self._tail = self._tail, data
+
+    def usage(self) -> TokenUsage:
+        """Return the tokens of the whole stream, once it has ended."""
+        counted = TokenUsage(0, 0 if self.first is None else self._events)
+        for event in reversed(_events(self._before + self._tail)):
+            told = _usage_of(event)
+            if told is not None:
+                return TokenUsage(told.prompt, told.completion or counted.completion)
+        return counted
+
+    def seconds_per_token(self, usage: TokenUsage) -> float | None:
+        """Return the mean time between two tokens; None for fewer than two."""
+        if self.first is None or usage.completion < 2 or self.last <= self.first:
+            return None
+        return (self.last - self.first) / (usage.completion - 1)
+
+    def _search(self, data: bytes, now: float) -> None:
+        """Look for the first text, in whole events; an event may come in pieces."""
+        self._head += data
+        whole, end, rest = self._head.rpartition(_END)
+        if not end:
+            return
+        self._head = rest
+        events = whole.split(_END)
+        for place, event in enumerate(events):
+            if _has_text(_json_of(event)):
+                self.first = self.last = now
+                self._events = len(events) - place
+                return
+
+
+def body_usage(body: bytes) -> TokenUsage | None:
+    """Return the tokens of a response that is not a stream; None if it tells none."""
+    try:
+        return _usage_of(_DECODE(body))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _events(stream: bytes) -> list[Any]:
+    return [event for part in stream.split(_END) if (event := _json_of(part)) is not None]
+
+
+def _json_of(event: bytes) -> Any:
+    """Return the JSON of an event; None if it has none, or only a part of it is there."""
+    lines = (line for line in event.split(b"\n") if line.startswith(_DATA))
+    data = next(lines, _DATA)[len(_DATA) :].strip()
+    if not data or data == _DONE:
+        return None
+    try:
+        return _DECODE(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _has_text(event: Any) -> bool:
+    """Return whether an event of chat/completions, completions, responses or messages has a part of the answer."""
+    if not isinstance(event, dict):
+        return False
+    choices = event.get("choices")
+    if isinstance(choices, list):
+        return any(isinstance(choice, dict) and _choice_has_text(choice) for choice in choices)
+    delta = event.get("delta")
+    if isinstance(delta, dict):
+        return any(delta.get(name) for name in ("text", "partial_json", "thinking"))
+    return bool(delta) and isinstance(delta, str)
+
+
+def _choice_has_text(choice: dict[str, Any]) -> bool:
+    delta = choice.get("delta")
+    parts = delta if isinstance(delta, dict) else {}
+    return bool(
+        choice.get("text")
+        or any(parts.get(name) for name in ("content", "reasoning_content", "reasoning", "tool_calls", "refusal"))
+    )
+
+
+def _usage_of(event: Any) -> TokenUsage | None:
+    if not isinstance(event, dict):
+        return None
+    inner = event.get("response")
+    used = event.get("usage") or (inner.get("usage") if isinstance(inner, dict) else None)
+    if isinstance(used, dict):
+        prompt = _count(used, "prompt_tokens", "input_tokens")
+        completion = _count(used, "completion_tokens", "output_tokens")
+        if prompt or completion:
+            return TokenUsage(prompt, completion)
+    times = event.get("timings")  # llama.cpp's, where a stream has no usage
+    if isinstance(times, dict):
+        return TokenUsage(_count(times, "prompt_n") + _count(times, "cache_n"), _count(times, "predicted_n"))
+    return None
+
+
+def _count(values: dict[str, Any], *names: str) -> int:
+    found = next((values[name] for name in names if isinstance(values.get(name), int)), 0)
+    return max(0, int(found))

@@ -1,0 +1,21 @@
+"""Find out whether an engine is a server of its own, without importing what only such engines need."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from serving.engines.base.engine import Engine
+    from serving.engines.upstream.engine import UpstreamEngine
+
+_MODULE: Final = "serving.engines.upstream.engine"
+
+
+def upstream_of(engine: Engine) -> UpstreamEngine | None:
+    """Return the engine if it is a server in a process of its own, else None."""
+    module = sys.modules.get(_MODULE)  # imported with the first such engine
+    if module is None or not isinstance(engine, module.UpstreamEngine):
+        return None
+    found: UpstreamEngine = engine
+    return found

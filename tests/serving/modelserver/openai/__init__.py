@@ -1,0 +1,1 @@
+"""Tests of the endpoints of OpenAI and Anthropic."""

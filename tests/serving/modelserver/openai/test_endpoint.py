@@ -1,0 +1,283 @@
+"""OpenAI's paths through a real server, over the stub of an engine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import openapi_spec_validator
+import pytest
+
+from serving.engines.base import registry
+from serving.modelserver.openai.paths import PREFIX
+from serving.modelserver.openai.upstreams import upstream_of
+from tests.serving.modelserver.client import ask, request
+from tests.serving.modelserver.conftest import NAME, Running, Serve
+from tests.support.wait import eventually
+
+CHAT = "/openai/v1/chat/completions"
+Start = Callable[..., Awaitable[Running]]
+
+
+@pytest.fixture
+def start(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> Start:
+    """Start a server over the stub, with the named adapters."""
+    stub = registry.ModelFormat("stub", "tests.support.engine_stub.engine", "json", "server", (".stub",))
+    monkeypatch.setitem(registry.FORMATS, "stub", stub)
+
+    async def started(*options: str, adapters: str = " ") -> Running:
+        return await serve(adapters.encode(), "--format", "stub", *options)
+
+    return started
+
+
+def chat(model: str = NAME, stream: bool = False, wish: Any = None, **more: Any) -> dict[str, Any]:
+    asked = {"model": model, "messages": [{"role": "user", "content": "hi"}], "stream": stream, **more}
+    return asked if wish is None else {**asked, "user": json.dumps(wish)}
+
+
+async def page(server: Running, path: str = "/metrics") -> str:
+    return (await ask(server.management_port, request("GET", path))).body.decode()
+
+
+async def idle(server: Running) -> None:
+    async def is_idle() -> bool:
+        return not (await server.stats())["active"]
+
+    await eventually(is_idle)
+
+
+async def test_an_answer_passes_byte_for_byte(start: Start) -> None:
+    server = await start()
+    answer = await server.post(chat(max_tokens=2), CHAT, accept="application/json")
+    assert answer.status == 200
+    assert answer.json["choices"][0]["message"]["content"] == "w0 w1 "
+    assert answer.json["told"] == {"model": NAME, "adapter": None, "accept": "application/json"}
+    assert (await server.post(chat(max_tokens=2), "/v1/chat/completions")).body == (
+        await server.post(chat(max_tokens=2), CHAT)
+    ).body
+
+
+async def test_a_stream_passes_and_is_counted(start: Start) -> None:
+    server = await start()
+    answer = await server.post(chat(stream=True, max_tokens=3), CHAT)
+    assert answer.headers["content-type"] == "text/event-stream"
+    assert "server" not in answer.headers
+    events = answer.body.decode().split("\n\n")
+    assert [json.loads(event[6:])["choices"][0]["delta"]["content"] for event in events[1:4]] == ["w0 ", "w1 ", "w2 "]
+    assert events[-2] == "data: [DONE]"
+    metrics = await page(server)
+    assert 'knodel_llm_tokens_total{revision="m-00007",kind="prompt"} 7' in metrics
+    assert 'knodel_llm_tokens_total{revision="m-00007",kind="completion"} 3' in metrics
+    assert 'knodel_llm_first_token_seconds_count{revision="m-00007"} 1' in metrics
+    assert 'protocol="openai",code="200"' in metrics
+
+
+@pytest.mark.parametrize("name", ["other", f"{NAME}:", f"{NAME}:unknown", ""])
+async def test_an_unknown_model_is_404(start: Start, name: str) -> None:
+    server = await start(adapters="legal")
+    answer = await server.post(chat(name), CHAT)
+    assert answer.status == 404
+    assert answer.json["error"]["code"] == "model_not_found"
+    assert answer.json["error"]["param"] == "model"
+    assert f"use {NAME}, {NAME}:legal" in answer.json["error"]["message"]
+
+
+async def test_an_adapter_is_asked_for_by_the_models_name(start: Start) -> None:
+    server = await start(adapters="legal medical")
+    answer = await server.post(chat(f"{NAME}:medical"), CHAT)
+    assert answer.json["told"]["adapter"] == "medical"
+    assert (await server.post(chat(), CHAT)).json["told"]["adapter"] is None
+    listed = await server.get(f"{PREFIX}/v1/models")
+    assert [one["id"] for one in listed.json["data"]] == [NAME, f"{NAME}:legal", f"{NAME}:medical"]
+    assert (await server.get(f"{PREFIX}/v1/models/{NAME}:legal")).json["object"] == "model"
+    assert (await server.get(f"{PREFIX}/v1/models/other")).status == 404
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [(b"", "valid request"), (b"[]", "valid request"), (b'{"model": 3}', "model"), (b"{}", "model is missing")],
+)
+async def test_a_wrong_body_is_400_in_openais_form(start: Start, body: bytes, words: str) -> None:
+    server = await start()
+    answer = await server.post(body, CHAT)
+    assert answer.status == 400
+    assert answer.json["error"]["type"] == "invalid_request_error"
+    assert words in answer.json["error"]["message"]
+
+
+async def test_errors_of_messages_have_anthropics_form(start: Start) -> None:
+    server = await start()
+    answer = await server.post(chat("other"), "/v1/messages")
+    assert answer.status == 404
+    assert answer.json["type"] == "error"
+    assert answer.json["error"]["type"] == "not_found_error"
+
+
+async def test_an_error_of_the_engine_passes_with_its_status(start: Start) -> None:
+    server = await start()
+    answer = await server.post(chat(wish={"status": 400}), CHAT)
+    assert (answer.status, answer.json["error"]["message"]) == (400, "as asked")
+
+
+async def test_a_path_that_the_engine_lacks_is_404(start: Start) -> None:
+    server = await start()
+    assert (await server.post(chat(), "/v1/embeddings")).status == 404
+    assert (await server.get(CHAT)).status == 405
+    for hidden in ("/state", "/wake", "/health/x", "/openai/state", "/openai/v1/../state"):
+        assert (await server.post(chat(), hidden)).status == 404
+
+
+async def test_a_model_that_is_no_language_model_has_no_such_paths(double: Running) -> None:
+    for path in (CHAT, "/v1/completions"):
+        assert (await double.post(chat(), path)).status == 404
+    assert (await double.get(f"{PREFIX}/v1/models")).json == {"object": "list", "data": []}
+
+
+async def test_a_caller_that_leaves_ends_the_request_in_the_engine(start: Start) -> None:
+    server = await start("--slots", "1")
+    caller = await server.connect()
+    await caller.send(request("POST", CHAT, json.dumps(chat(stream=True, wish={"endless": True})).encode()))
+
+    async def runs() -> bool:
+        return bool((await server.stats())["active"])
+
+    await eventually(runs)
+    caller.reset()
+    await idle(server)
+    answer = await server.post(chat(), CHAT)
+    assert answer.status == 200
+
+
+async def test_a_full_queue_is_429_with_retry_after(start: Start) -> None:
+    server = await start("--slots", "1", "--queue", "1")
+    callers = [await server.connect() for _ in range(2)]
+    for caller in callers:
+        await caller.send(request("POST", CHAT, json.dumps(chat(stream=True, wish={"endless": True})).encode()))
+
+    async def full() -> bool:
+        stats = await server.stats()
+        return (stats["active"], stats["queued"]) == (1, 1)
+
+    await eventually(full)
+    answer = await server.post(chat(), CHAT)
+    assert answer.status == 429
+    assert answer.headers["retry-after"] == "1"
+    assert answer.json["error"]["type"] == "rate_limit_error"
+    for caller in callers:
+        caller.reset()
+    await idle(server)
+
+
+async def test_the_deadline_ends_a_stream_with_an_error(start: Start) -> None:
+    server = await start("--timeout", "1")
+    answer = await server.post(chat(stream=True, wish={"endless": True}), CHAT)
+    last = answer.body.decode().strip().rpartition("data: ")[2]
+    assert "no complete answer within 1 s" in json.loads(last)["error"]["message"]
+    assert 'code="504"' in await page(server)
+    await idle(server)
+
+
+async def test_an_error_event_of_the_engine_counts_as_500(start: Start) -> None:
+    server = await start()
+    answer = await server.post(chat(stream=True, wish={"error": 2}), CHAT)
+    assert b"the core died" in answer.body
+    assert 'protocol="openai",code="500"' in await page(server)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_the_death_of_the_engine_is_an_error_and_not_the_end(start: Start, stream: bool) -> None:
+    server = await start()
+    answer = await server.post(chat(stream=stream, wish={"die": 1}), CHAT)
+    if stream:
+        assert json.loads(answer.body.decode().strip().rpartition("data: ")[2])["error"]["type"] == "server_error"
+    else:
+        assert answer.status == 500
+        assert "broke off" in answer.json["error"]["message"]
+
+    async def serves_again() -> bool:
+        return (await server.post(chat(), CHAT)).status == 200
+
+    await eventually(serves_again, timeout=15)
+
+
+async def test_a_dead_engine_is_503_and_the_server_is_not_ready(start: Start) -> None:
+    server = await start()
+    model = server.server._models.lifecycle.model()
+    engine = upstream_of(model.engine)
+    assert engine is not None
+    assert engine.pid is not None
+    os.kill(engine.pid, signal.SIGKILL)
+
+    async def unready() -> bool:
+        return (await server.get("/v2/health/ready")).status == 503
+
+    await eventually(unready)
+    answer = await server.post(chat(), CHAT)
+    assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+
+
+async def test_a_sleeping_engine_is_woken_before_it_gets_a_request(start: Start) -> None:
+    server = await start()
+    await server.post(chat(wish={"set": {"sleeping": True}}), CHAT)
+    engine = upstream_of(server.server._models.lifecycle.model().engine)
+    assert engine is not None
+
+    async def sleeps() -> bool:
+        return engine.state.load.sleeping
+
+    await eventually(sleeps)
+    assert (await server.post(chat(), CHAT)).status == 200
+    state = json.loads(await asyncio.to_thread(engine.page, "/state"))
+    assert (state["asleep"], state["sleeping"]) == (0, False)
+
+
+async def test_the_kv_cache_counts_as_slots(start: Start) -> None:
+    server = await start("--slots", "4")
+    caller = await server.connect()
+    wish = {"endless": True, "set": {"share": 0.75, "waiting": 1}}
+    await caller.send(request("POST", CHAT, json.dumps(chat(stream=True, wish=wish)).encode()))
+
+    async def counted() -> bool:
+        stats = await server.stats()
+        return (stats["slots"], stats["active"], stats["queued"]) == (4, 3, 1)
+
+    await eventually(counted)
+    metrics = await page(server)
+    caller.reset()
+    assert 'knodel_llm_kv_share{revision="m-00007"} 0.75' in metrics
+
+
+async def test_each_of_many_callers_gets_its_own_answer(start: Start) -> None:
+    server = await start("--slots", "8")
+    answers = await asyncio.gather(*(server.post(chat(stream=True, max_tokens=n), CHAT) for n in range(1, 65)))
+    for number, answer in enumerate(answers, 1):
+        assert answer.body.count(b'"w') == 2 * number, answer.body
+
+
+async def test_the_open_inference_protocol_works_over_it(start: Start) -> None:
+    server = await start()
+    generated = await server.post({"text_input": "hi", "parameters": {"max_tokens": 2}}, f"/v2/models/{NAME}/generate")
+    assert generated.json["text_output"] == "w0 w1 "
+    streamed = await server.post({"text_input": "hi", "max_tokens": 2}, f"/v2/models/{NAME}/generate_stream")
+    assert streamed.body.count(b"text_output") == 2
+    text = {"name": "text_input", "shape": [1], "datatype": "BYTES", "data": ["hi"]}
+    assert (await server.infer(text)).json["outputs"][0]["data"][0].startswith("w0 w1 ")
+
+
+async def test_a_large_prompt_passes(start: Start) -> None:
+    server = await start()
+    answer = await server.post(chat(messages=[{"role": "user", "content": "x" * 10_000_000}]), CHAT)
+    assert answer.status == 200
+
+
+async def test_the_root_lists_the_paths(start: Start) -> None:
+    server = await start()
+    assert (await server.get("/")).json["paths"]["chat/completions"] == CHAT
+    document = (await server.get("/openapi.json")).json
+    openapi_spec_validator.validate(document)
+    assert CHAT in document["paths"]
