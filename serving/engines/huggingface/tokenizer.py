@@ -74,7 +74,6 @@ class TextTokenizer:
             "attention_mask": np.array([one.attention_mask for one in found], np.int64),
             "token_type_ids": np.array([one.type_ids for one in found], np.int64),
         }
-        feeds["position_ids"] = np.broadcast_to(np.arange(feeds["input_ids"].shape[1]), feeds["input_ids"].shape)
         return Tokens(feeds, found)
 
     def text_of(self, ids: Sequence[int]) -> str:

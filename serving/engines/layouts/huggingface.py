@@ -9,21 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
+from serving.engines.base.errors import LoadFailed
+from serving.engines.huggingface.config import CONFIG, MODULES, PREPROCESSOR, TOKENIZER, TOKENIZER_CONFIG, read_object
 from serving.engines.layouts.layout import Layout
 
 if TYPE_CHECKING:
     from serving.storage.base.artifact import Artifact
 
 FORMAT: Final = "huggingface"
-CONFIG: Final = "config.json"
-_BESIDE: Final = frozenset(
-    {"tokenizer.json", "tokenizer_config.json", "preprocessor_config.json", "vocab.txt", "modules.json"}
-)
+_BESIDE: Final = frozenset({TOKENIZER, TOKENIZER_CONFIG, PREPROCESSOR, MODULES, "vocab.txt"})
 _SUFFIX: Final = ".onnx"
 _MLFLOW: Final = "MLmodel"
-_MAX_CONFIG: Final = 4 << 20  # bytes
 
 
 def detect(artifact: Artifact, names: Sequence[str]) -> Layout | None:
@@ -36,9 +32,7 @@ def detect(artifact: Artifact, names: Sequence[str]) -> Layout | None:
 
 
 def _has_model_type(artifact: Artifact) -> bool:
-    content = artifact.read(CONFIG)
     try:
-        config = msgspec.json.decode(content) if len(content) <= _MAX_CONFIG else None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return isinstance(read_object(artifact, CONFIG).get("model_type"), str)
+    except LoadFailed:
         return False
-    return isinstance(config, dict) and isinstance(config.get("model_type"), str)
