@@ -52,5 +52,20 @@ def write(path: str) -> None:
     file.close()
 
 
+def write_adapter(path: str) -> None:
+    """Write a LoRA adapter for the model, which changes its answers."""
+    file = gguf.GGUFWriter(path, "llama")
+    file.add_type("adapter")
+    file.add_string("adapter.type", "lora")
+    file.add_float32("adapter.lora.alpha", 64.0)
+    random = np.random.default_rng(1)
+    for part, shape in (("a", (4, WIDTH)), ("b", (WIDTH, 4))):
+        file.add_tensor(f"blk.0.attn_v.weight.lora_{part}", random.normal(0.0, 1.0, shape).astype(np.float32))
+    file.write_header_to_file()
+    file.write_kv_data_to_file()
+    file.write_tensors_to_file()
+    file.close()
+
+
 if __name__ == "__main__":
     write(sys.argv[1])

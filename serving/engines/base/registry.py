@@ -28,6 +28,8 @@ NAME_THE_FORMAT: Final = "name the format with --format, or with modelFormat in 
 """The remedy for files whose format cannot be detected."""
 OWN_SERVER: Final = "serve it on your own server with --allow-code"
 """The remedy for code in formats that need none: a platform can only allow the formats that always run code."""
+LLM_FORMATS: Final = ("gguf", "vllm", "huggingface")
+"""Formats whose engines take the options of a language model (`engine.LlmOptions`)."""
 _OUR_OWN: Final = frozenset({"serving", "clusters"})
 """Our own packages: a missing module in them is a bug, and no extra installs it."""
 
@@ -74,6 +76,7 @@ FORMATS: Final = {
         ModelFormat(
             "tensorflow", "serving.engines.tensorflow.engine", "tensorflow", "tensorflow", (), ("saved_model.pb",)
         ),
+        ModelFormat("gguf", "serving.engines.gguf.engine", "xllamacpp", "gguf", (".gguf",)),
         ModelFormat(
             "pickle", "serving.engines.sklearn.pickled", "sklearn", "sklearn", (".pkl", ".pickle"), runs_code=True
         ),

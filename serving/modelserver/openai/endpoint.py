@@ -9,6 +9,7 @@ for metrics.
 from __future__ import annotations
 
 import asyncio
+import time
 from functools import partial
 from typing import Any, Final
 
@@ -217,7 +218,7 @@ class _Exchange:
         await send({"type": "http.response.start", "status": status, "headers": headers})
         try:
             while data := await connection.read():
-                observer.feed(data, self._loop.time())
+                observer.feed(data, time.monotonic())  # uvloop's own time is in milliseconds
                 self._sending = True
                 await send({"type": "http.response.body", "body": data, "more_body": True})
                 self._sending = False

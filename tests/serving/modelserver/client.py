@@ -68,12 +68,12 @@ class Caller:
         self._writer.write(data)
         await self._writer.drain()
 
-    async def answer(self) -> Answer:
-        """Return the next response."""
+    async def answer(self, *, whole: bool = False) -> Answer:
+        """Return the next response; of a stream only the head, unless `whole`."""
         async with asyncio.timeout(PATIENCE):
             head = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
             headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:-2])}
-            if headers.get("transfer-encoding") == "chunked":
+            if whole and headers.get("transfer-encoding") == "chunked":
                 body = b"".join([chunk async for chunk in self._chunks()])
             else:
                 body = await self._reader.readexactly(int(headers.get("content-length", "0")))
@@ -111,7 +111,7 @@ async def ask(place: int | Path, request: bytes) -> Answer:
     caller = await Caller.connect(place)
     try:
         await caller.send(request)
-        return await caller.answer()
+        return await caller.answer(whole=True)
     finally:
         caller.close()
 
