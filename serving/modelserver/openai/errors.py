@@ -9,7 +9,7 @@ import msgspec
 from serving.modelserver.base.errors import InvalidRequest, NotReady, ResourceNotFound, ServingError
 
 _ENCODE: Final = msgspec.json.Encoder().encode
-_OPENAI: Final = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
+_OPENAI: Final = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _ANTHROPIC: Final = {
     401: "authentication_error",
     403: "permission_error",
