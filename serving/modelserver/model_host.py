@@ -131,8 +131,9 @@ class ModelHost:
         if confirm is not None:
             await confirm()
         if upstream is not None:
-            from serving.modelserver.openai.following import follow  # few models need it
+            from serving.modelserver.openai.following import count_tokens, follow  # few models need them
 
+            count_tokens(upstream, self._stats)
             self._following = self._loop.create_task(follow(upstream, self.lifecycle, self._stats))
         self.lifecycle.set_model(model)
         log.info(

@@ -204,7 +204,7 @@ class _Exchange:
         body = b"".join(pieces)
         usage = body_usage(body) if status < InvalidRequest.status else None
         if usage is not None:
-            self._metrics.count(usage)
+            self._engine.tokens.add(usage)
         headers.append((b"content-length", b"%d" % size))
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
         await self._send({"type": "http.response.body", "body": body})
@@ -240,7 +240,7 @@ class _Exchange:
 
     def _count(self, observer: StreamObserver) -> None:
         usage = observer.usage()
-        self._metrics.count(usage)
+        self._engine.tokens.add(usage)
         if observer.first is not None:
             self._scope[PRODUCED_KEY] = observer.first  # a version is judged on its first token
             self._metrics.first_token(max(0.0, observer.first - self._scope.get(RECEIVED_KEY, observer.first)))

@@ -85,6 +85,11 @@ class Caller:
             await self._reader.readexactly(2)
         await self._reader.readexactly(2)
 
+    async def received(self, part: bytes) -> None:
+        """Wait until these bytes have come; the bytes up to their end are read."""
+        async with asyncio.timeout(PATIENCE):
+            await self._reader.readuntil(part)
+
     async def ended(self) -> bytes:
         """Return the remaining bytes until the server closes the connection."""
         async with asyncio.timeout(PATIENCE):

@@ -56,6 +56,18 @@ def test_an_exact_answer(engine: UpstreamEngine) -> None:
     assert answer["usage"]["completion_tokens"] == 4
 
 
+def test_it_tells_the_tokens_of_completions_and_streams_and_its_metrics(engine: UpstreamEngine) -> None:
+    inputs = {"text_input": np.array(["hello"], dtype=object), "max_tokens": np.array([8])}
+    before = engine.tokens.total
+    engine.infer(inputs, ["text_output"])
+    once = engine.tokens.total
+    assert once.completion - before.completion in range(1, 9)
+    assert once.prompt - before.prompt >= len("hello")  # a token is a byte
+    list(engine.stream(inputs, ["text_output"]))
+    assert engine.tokens.total.prompt - once.prompt == once.prompt - before.prompt
+    assert b"llamacpp:prompt_tokens_total" in engine.page("/metrics")
+
+
 def test_another_key_is_refused(engine: UpstreamEngine) -> None:
     assert ask(engine, "/v1/chat/completions", CHAT, key="wrong").status == 401
 
