@@ -3,6 +3,8 @@
 A format is detected by the names of the artifact's files: first by a name that decides alone, then by suffix, then by
 whole names, which other programs use too. Formats that run code of the artifact are never detected: they must be named,
 and allowed.
+
+A folder of Hugging Face (`huggingface`) has no such names: `serving.engines.layouts` finds it by its `config.json`.
 """
 
 from __future__ import annotations
@@ -81,6 +83,7 @@ FORMATS: Final = {
         ModelFormat("joblib", "serving.engines.sklearn.pickled", "sklearn", "sklearn", (".joblib",), runs_code=True),
         ModelFormat("python", "serving.engines.python.engine", "numpy", "python", (), ("model.py",), runs_code=True),
         ModelFormat("mlflow", "serving.engines.mlflow.engine", "yaml", "mlflow", (), ("mlmodel",), decides=True),
+        ModelFormat("huggingface", "serving.engines.huggingface.engine", "tokenizers", "huggingface", ()),
         ModelFormat("pyfunc", "serving.engines.mlflow.engine", "mlflow", "mlflow", (), ("mlmodel",), runs_code=True),
     )
 }  # fmt: skip

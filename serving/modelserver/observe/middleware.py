@@ -23,6 +23,8 @@ OTHER: Final = "other"
 TRACE_KEY: Final = "knodel.trace"
 PARENT_KEY: Final = "knodel.traceparent"
 """Keys of the scope: the id of the request's trace, and the `traceparent` of its child spans, if it is traced."""
+RERANK_V2: Final = "/v2/rerank"
+"""Cohere's path, the only one of its kind below /v2."""
 _FAILED: Final = 500  # the response when the application raises
 
 
@@ -87,7 +89,7 @@ def protocol_of(method: str, path: str) -> str:
     if method == "POST":
         start = path[:4]
         if start == "/v2/":
-            return V2
+            return OPENAI if path == RERANK_V2 else V2
         if start == "/v1/":
             return V1 if path.startswith("/v1/models/") else OPENAI
         if path == "/invocations":
