@@ -118,7 +118,7 @@ async def test_errors_have_the_form_of_openai(serve: Serve, tmp_path: Path) -> N
     answer = await running.post({"input": "a", "model": "gpt"}, path)
     assert answer.status == 404 and answer.json == {
         "error": {
-            "message": "the model 'gpt' is not served here: use 'm'", "type": "not_found_error",
+            "message": "the model 'gpt' is not served here: use 'm'", "type": "invalid_request_error",
             "param": "model", "code": "model_not_found",
         }
     }  # fmt: skip
