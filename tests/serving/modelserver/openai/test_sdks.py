@@ -92,10 +92,10 @@ async def test_errors_are_the_sdks_own(client: openai.AsyncOpenAI) -> None:
 
 async def test_anthropics_sdk(server: Running) -> None:
     async with anthropic.AsyncAnthropic(base_url=f"http://127.0.0.1:{server.port}", api_key="none") as client:
-        message = await client.messages.create(model=NAME, max_tokens=8, messages=HI)
+        message = await client.messages.create(model=NAME, max_tokens=8, messages=HI, temperature=0)
         assert message.content[0].type == "text"
         assert message.usage.output_tokens == 8
-        async with client.messages.stream(model=NAME, max_tokens=8, messages=HI) as stream:
+        async with client.messages.stream(model=NAME, max_tokens=8, messages=HI, temperature=0) as stream:
             assert "".join([text async for text in stream.text_stream])
             assert (await stream.get_final_message()).stop_reason == "max_tokens"
         counted = await client.messages.count_tokens(model=NAME, messages=HI)
