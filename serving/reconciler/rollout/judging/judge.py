@@ -125,7 +125,7 @@ def judge(
     above = {metric.name: _times_above(metric, readings.get(metric.name), stage, former) for metric in rule.metrics}
     compared = (
         _found("error rate", errors, error_limits(rule, stage)),
-        _of_latency(latency, rule, stage, stable, slow),
+        _of_latency(latency, rule, stage, stable, candidate, slow),
         *_of_tokens(tokens, rule, slow),
     )
     if broken:
@@ -239,18 +239,26 @@ def _decision(findings: Findings, stage: JudgedStep) -> Decision:
 
 
 def _of_latency(
-    one: Comparison | None, rule: Judge, stage: JudgedStep, stable: Counts, limits: Limits
+    one: Comparison | None, rule: Judge, stage: JudgedStep, stable: Counts, candidate: Counts, limits: Limits
 ) -> tuple[Decision, str]:
+    for version, counts in (("stable version", stable), ("candidate", candidate)):
+        if _is_untimed(counts, rule, stage) and not (one and one.fails):
+            known = f"none of {counts.requests - counts.errors} answers of the {version} has a known latency"
+            return "pass", f"latency is not compared: {known}, so errors alone decide"
     if one is not None:
         return _found(f"share of answers slower than {_reference(rule)}", one, limits)
     if stage.stable_share == 0.0:  # no further answers will come
         return "pass", "latency is not compared: the stable version has no answers, so errors alone decide"
-    if (1.0 - error_limits(rule, stage).harm) ** stable.requests <= WRONG_PASS:
+    if (1.0 - error_limits(rule, stage).harm) ** stable.errors <= WRONG_PASS:
         failed = f"the stable version failed all of {stable.errors} requests"
-        if stable.errors < stable.requests:
-            failed = f"none of {stable.requests} answers of the stable version has a known time to its first token"
         return "pass", f"latency is not compared: {failed}, so errors alone decide"
     return "wait", "latency is not compared yet: the stable version has no answers"
+
+
+def _is_untimed(counts: Counts, rule: Judge, stage: JudgedStep) -> bool:
+    """Return whether a version has many answers and no latency, as a language model without streams may have."""
+    answered = max(counts.requests - counts.errors, 0)
+    return not counts.timed and (1.0 - error_limits(rule, stage).harm) ** answered <= WRONG_PASS
 
 
 def _of_tokens(one: Comparison | None, rule: Judge, limits: Limits) -> Findings:
