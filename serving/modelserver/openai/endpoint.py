@@ -47,7 +47,6 @@ EVENTS: Final = b"text/event-stream"
 _PASSED: Final = frozenset({b"content-type", b"cache-control", b"retry-after", b"x-request-id"})
 MOST_BLOCKED: Final = 0.05
 """Part of a stream's time for which its caller may not read. Beyond it, the time between its tokens is not judged."""
-_LEAST_WAIT: Final = 0.001  # s; a piece that takes less to send does not wait for the caller
 _MAX_QUOTED: Final = 100  # characters of a model's name that a message repeats
 
 
@@ -96,7 +95,7 @@ class OpenAiEndpoint:
                 scope[TOKENS_KEY] = TokenTimes(streamed)
             client = connection_of(scope, HttpConnection)
             async with self._inference.occupy(client, scope.get(BEGAN)) as request:
-                await _Exchange(engine, path, request, scope, send, self._metrics).run(content, client)
+                await _Exchange(engine, path, request, client, scope, send, self._metrics).run(content)
         finally:
             lease.release()
 
@@ -131,11 +130,13 @@ class _Exchange:
     """One request to the engine and its response."""
 
     def __init__(
-        self, engine: UpstreamEngine, path: str, request: RequestContext, scope: Scope, send: Send, metrics: LlmMetrics
-    ) -> None:
+        self, engine: UpstreamEngine, path: str, request: RequestContext, client: HttpConnection, scope: Scope,
+        send: Send, metrics: LlmMetrics,
+    ) -> None:  # fmt: skip
         self._engine = engine
         self._path = path
         self._request = request
+        self._client = client
         self._scope = scope
         self._times: TokenTimes = scope.get(TOKENS_KEY) or TokenTimes(streamed=False)
         self._send = send
@@ -147,11 +148,11 @@ class _Exchange:
         self._sending = False
         self._blocked = 0.0  # s in which the caller did not read
 
-    async def run(self, body: bytes, client: HttpConnection) -> None:
+    async def run(self, body: bytes) -> None:
         """Send `body` and pass the response on. Raises ServingError if nothing was sent to the caller."""
         late = DeadlineExceeded(f"no complete answer within {self._request.timeout:g} s")
         timer = self._loop.call_at(self._request.deadline, self._stop, late)
-        client.on_disconnect(partial(self._stop, ClientLeft()))
+        self._client.on_disconnect(partial(self._stop, ClientLeft()))
         try:
             address = await self._address()
             connection = self._connection = await self._connect(address)
@@ -170,7 +171,7 @@ class _Exchange:
             raise self._stopped or ModelFailed(f"the engine broke off the request: {error}") from error
         finally:
             timer.cancel()
-            client.on_disconnect(None)
+            self._client.on_disconnect(None)
             if self._connection is not None:
                 self._connection.close()
 
@@ -256,12 +257,11 @@ class _Exchange:
         await send({"type": "http.response.body", "body": b""})
 
     async def _send_piece(self, data: bytes) -> None:
-        began = self._loop.time()
+        began, waits = self._loop.time(), self._client.flow.write_paused
         self._sending = True
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
         self._sending = False
-        waited = self._loop.time() - began
-        self._blocked += waited if waited > _LEAST_WAIT else 0.0
+        self._blocked += self._loop.time() - began if waits else 0.0
 
     def _last_event(self, error: ServingError) -> bytes:
         if self._path.startswith(MESSAGES):
