@@ -151,13 +151,14 @@ class InFlight:
         An answer that is judged on its tokens but is no stream has the age 0: its first token may have come already.
         """
         tokens: TokenTimes | None = self.scope.get(TOKENS_KEY)
-        if tokens is not None and tokens.streamed:
-            is_over = tokens.first is not None
-        else:
-            is_over = self.answered_at is not None
-        if self.began is None or is_over:
+        began = self.began
+        if began is None:
             return None
-        return now - self.began if tokens is None or tokens.streamed else 0.0
+        if tokens is not None and tokens.streamed:
+            return now - began if tokens.first is None else None
+        if self.answered_at is not None:
+            return None
+        return now - began if tokens is None else 0.0
 
     def latency(self, status: int, now: float) -> float | None:
         """Return the seconds by which the version is judged, of a response that ended `now`; None if it has none."""

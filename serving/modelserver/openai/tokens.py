@@ -29,7 +29,7 @@ class TokenUsage(msgspec.Struct, frozen=True):
 class EngineTimes(msgspec.Struct, frozen=True):
     """What an engine reports of an answer that is not a stream; None for what it does not report.
 
-    `first` are the seconds from the start of its work to the first token, `between` the mean seconds between two tokens.
+    `first` are the seconds from the start of its work to the first token, `between` the mean seconds between tokens.
     """
 
     first: float | None = None
