@@ -17,7 +17,33 @@ _END: Final = b"\n\n"
 _DATA: Final = b"data:"
 _DONE: Final = b"[DONE]"
 _ERROR: Final = b'data: {"error"'
+_MS: Final = 1000
 MAX_SEARCHED: Final = 64 * 1024  # bytes of a stream in which the first token is looked for
+
+
+class EngineTimes(msgspec.Struct, frozen=True):
+    """What an engine reports of an answer that is not a stream; None for what it does not report.
+
+    `first` are the seconds from the start of its work to the first token, `between` the mean seconds between tokens.
+    """
+
+    first: float | None = None
+    between: float | None = None
+
+
+class _Timings(msgspec.Struct, frozen=True):
+    """`timings` of llama.cpp: milliseconds of the prompt and of the tokens after it, and the number of tokens."""
+
+    prompt_ms: float = -1.0
+    predicted_ms: float = -1.0
+    predicted_n: int = 0
+
+
+class _Timed(msgspec.Struct):
+    timings: _Timings = _Timings()
+
+
+_TIMED: Final = msgspec.json.Decoder(_Timed)
 
 
 class StreamObserver:
@@ -84,6 +110,19 @@ def body_usage(body: bytes) -> TokenUsage | None:
         return usage_of(_DECODE(body))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
+
+
+def body_times(body: bytes) -> EngineTimes:
+    """Return the times that an engine reports in a response that is not a stream. An answer without tokens has none."""
+    try:
+        told = _TIMED.decode(body).timings
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return EngineTimes()
+    if told.predicted_n < 1 or told.prompt_ms < 0.0:
+        return EngineTimes()
+    is_timed = told.predicted_n > 1 and told.predicted_ms > 0.0
+    between = told.predicted_ms / _MS / (told.predicted_n - 1) if is_timed else None
+    return EngineTimes(told.prompt_ms / _MS, between)
 
 
 def _events(stream: bytes) -> list[Any]:

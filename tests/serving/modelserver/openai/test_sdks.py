@@ -17,6 +17,7 @@ from tests.support import small_gguf
 from tests.support.wait import eventually
 
 YES: dict[str, Any] = {"extra_body": {"grammar": 'root ::= "yes"'}}
+GREEDY = {"temperature": 0}
 HI: Any = [{"role": "user", "content": "hi"}]
 
 
@@ -92,10 +93,10 @@ async def test_errors_are_the_sdks_own(client: openai.AsyncOpenAI) -> None:
 
 async def test_anthropics_sdk(server: Running) -> None:
     async with anthropic.AsyncAnthropic(base_url=f"http://127.0.0.1:{server.port}", api_key="none") as client:
-        message = await client.messages.create(model=NAME, max_tokens=8, messages=HI, temperature=0)
+        message = await client.messages.create(model=NAME, max_tokens=8, messages=HI, extra_body=GREEDY)
         assert message.content[0].type == "text"
         assert message.usage.output_tokens == 8
-        async with client.messages.stream(model=NAME, max_tokens=8, messages=HI, temperature=0) as stream:
+        async with client.messages.stream(model=NAME, max_tokens=8, messages=HI, extra_body=GREEDY) as stream:
             assert "".join([text async for text in stream.text_stream])
             assert (await stream.get_final_message()).stop_reason == "max_tokens"
         counted = await client.messages.count_tokens(model=NAME, messages=HI)
