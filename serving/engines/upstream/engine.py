@@ -35,6 +35,14 @@ from serving.engines.upstream.usage import TokenCounter, TokenUsage
 
 log = logging.getLogger(__name__)
 
+EXAMPLE: Final = msgspec.json.encode(
+    {
+        "inputs": [
+            {"name": "text_input", "datatype": "BYTES", "shape": [1], "data": ["The capital of France is"]},
+            {"name": "max_tokens", "datatype": "INT64", "shape": [1], "data": [16]},
+        ]
+    }
+)
 COMPLETIONS: Final = "/v1/completions"
 HEALTH: Final = "/health"
 READ_PERIOD: Final = 0.5  # s between two readings of what the engine is doing
@@ -60,7 +68,12 @@ class EngineState(NamedTuple):
 
 
 class UpstreamEngine(BaseEngine):
-    """The engine of `program`, started and healthy when the constructor returns. Raises LoadFailed."""
+    """The engine of `program`, started and healthy when the constructor returns. Raises LoadFailed.
+
+    `example` is a request of the Open Inference Protocol, as a model's files may have one.
+    """
+
+    example: Final = EXAMPLE
 
     def __init__(self, program: EngineProgram, options: EngineOptions) -> None:
         super().__init__(text_signature(program.platform), is_async=True)

@@ -71,6 +71,8 @@ def load_model(
             from serving.modelserver.execution.mlflow_example import mlflow_example  # few models need it
 
             example = mlflow_example(files, codec)
+        own: bytes | None = getattr(engine, "example", None)  # of a server of its own, which has warmed itself up
+        example, warm = example or own, warm and own is None
         inputs = decode_example(example, codec, files.uri) if warm and example is not None else None
         pace = warm_up(engine, inputs) if warm else None
     except BaseException:
