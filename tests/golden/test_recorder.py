@@ -8,11 +8,13 @@ import pytest
 
 from clusters.base.clock import SystemClock
 from clusters.base.errors import Gone
-from clusters.base.objects import POD, REVISION, SERVICE, Kind, Object
+from clusters.base.objects import POD, REVISION, SERVICE, Kind, Object, version_of
 from clusters.embedded.cluster import EmbeddedCluster
 from tests.golden.recorder import Recorder
+from tests.support.clock import SteppedClock
 
 PATIENCE = 5.0  # s
+LONG = 60.0  # s, for a machine that is busy
 
 
 def thing(kind: Kind, namespace: str = "here") -> Object:
@@ -56,18 +58,21 @@ async def test_what_never_comes_ends_in_how_things_stand(cluster: EmbeddedCluste
 
 
 async def test_noise_is_no_quiet(cluster: EmbeddedCluster) -> None:
-    async with Recorder(cluster, "here", SystemClock()) as recorder:
+    clock = SteppedClock()
+    async with Recorder(cluster, "here", clock) as recorder:
         await cluster.create(SERVICE, thing(SERVICE), manager="test")
-
-        async def noise() -> None:
-            for number in range(1_000_000):
-                patch = ready("True" if number % 2 else "False")
-                await cluster.patch(SERVICE, "app", patch, "here", manager="test", subresource="status")
-
-        running = asyncio.create_task(noise())
+        waiting = asyncio.create_task(recorder.quiet(2, LONG))
+        for number in range(10):
+            patch = ready("True" if number % 2 else "False")
+            made = await cluster.patch(SERVICE, "app", patch, "here", manager="test", subresource="status")
+            await recorder.until(lambda made=made: recorder.version >= int(version_of(made)), LONG)  # type: ignore[misc]
+            clock.step(1)
+        assert not waiting.done()
         with pytest.raises(TimeoutError):
-            await recorder.quiet(0.2, 0.5)
-        running.cancel()
+            await recorder.quiet(2, 0.01)
+
+        clock.step(1)
+        await waiting
 
 
 async def test_a_watch_that_lost_its_place_fails_the_recording(cluster: EmbeddedCluster) -> None:

@@ -30,6 +30,7 @@ from serving.client.client import Client
 from serving.client.state import LocalPlatform
 from tests.platform.machine import Machine, machine
 from tests.scenarios.world import infer_body
+from tests.support.ports import neighbouring_ports, suggested_ports
 
 CRASHES = 5
 
@@ -231,10 +232,11 @@ def test_concurrent_starts_all_find_the_running_platform(tmp_path: Path) -> None
 @pytest.mark.parametrize("offset", [0, 1, 2], ids=["gateway", "control", "control TLS"])
 @pytest.mark.fault("I10")
 def test_the_error_of_a_taken_port_contains_a_command_with_free_ports(tmp_path: Path, offset: int) -> None:
-    with machine(tmp_path) as here, socket.create_server(("127.0.0.1", 0)) as other:
+    ports = neighbouring_ports(3)
+    taken = ports[offset]
+    with suggested_ports(), machine(tmp_path) as here, socket.create_server(("127.0.0.1", taken)):
         del here.environment["KNODEL_CONTROL_TLS_PORT"]
-        taken = other.getsockname()[1]
-        refused = here.run("up", "--detach", "--port", str(taken - offset), code=1)
+        refused = here.run("up", "--detach", "--port", str(ports[0]), code=1)
 
         assert f"127.0.0.1:{taken} (Address already in use)" in refused
         assert len(refused.splitlines()) == 1

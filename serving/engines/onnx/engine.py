@@ -51,6 +51,7 @@ def load(artifact: Artifact, options: EngineOptions) -> OnnxEngine:
         raise LoadFailed(f"ONNX Runtime cannot load {name}: {short_reason(error)}") from error
     finally:
         buffers.clear()
+    _release_model_file(session)
     bounded = len(model) <= MAX_SEARCHED and not has_control_flow(model)
     return OnnxEngine(session, bounded)
 
@@ -106,6 +107,16 @@ def _model_file(artifact: Artifact) -> str:
     if len(found) != 1:
         raise LoadFailed(f"{artifact.uri} has {len(found)} {SUFFIX} files: name the one to serve {MODEL_FILE}")
     return found[0]
+
+
+def _release_model_file(session: Any) -> None:
+    """Drop the session's reference to the model file, so that its bytes are freed when the load ends.
+
+    The runtime has its own copy of the weights. The session keeps the file only to create itself again with other
+    execution providers after a failed inference (its "fallback"), and here are no others.
+    """
+    session.disable_fallback()
+    session._model_bytes = None  # the runtime has no public way
 
 
 def _settings(options: EngineOptions) -> Any:

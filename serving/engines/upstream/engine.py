@@ -20,17 +20,18 @@ from serving.engines.base.datatypes import Tensor
 from serving.engines.base.engine import BaseEngine, Cancellation, EngineOptions
 from serving.engines.base.errors import Cancelled, EngineError, InferenceFailed, InputRefused, LoadFailed
 from serving.engines.upstream import client
-from serving.engines.upstream.client import Address
+from serving.engines.upstream.client import Address, NoSuchPage
 from serving.engines.upstream.process import EngineProcess, SocketFolder
 from serving.engines.upstream.program import EngineLoad, EngineProgram
 from serving.engines.upstream.text import (
     BAD_REQUEST,
     SERVER_ERROR,
     completion_request,
-    completion_text,
+    read_completion,
     text_signature,
     text_tensor,
 )
+from serving.engines.upstream.usage import TokenCounter, TokenUsage
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +66,7 @@ class UpstreamEngine(BaseEngine):
         super().__init__(text_signature(program.platform), is_async=True)
         self.program = program
         self.slots = 0
+        self.tokens = TokenCounter()  # of all responses, also of those that the model server passes on
         self._name = options.name
         self._folder = SocketFolder()
         self._closing = threading.Event()
@@ -102,7 +104,7 @@ class UpstreamEngine(BaseEngine):
         self._state = self._state._replace(load=self._state.load._replace(sleeping=False))
 
     def page(self, path: str) -> bytes:
-        """Return a page of the engine, such as its metrics. Raises InferenceFailed."""
+        """Return a page of the engine, such as its metrics; blocks. Raises NoSuchPage, InferenceFailed."""
         address = self._state.address
         if address is None:
             raise InferenceFailed(self._state.reason)
@@ -117,19 +119,31 @@ class UpstreamEngine(BaseEngine):
         if reply.status != client.OK:
             reason = f"the engine responded with {reply.status}: {reply.body[:1000].decode('utf-8', 'replace')}"
             raise InputRefused(reason) if BAD_REQUEST <= reply.status < SERVER_ERROR else InferenceFailed(reason)
-        return [text_tensor(completion_text(reply.body)) for _ in outputs]
+        completion = read_completion(reply.body)
+        if completion.usage is not None:
+            self.tokens.add(completion.usage)
+        return [text_tensor(completion.text) for _ in outputs]
 
     def stream(
         self, inputs: Mapping[str, Tensor], outputs: Sequence[str], cancellation: Cancellation | None = None
     ) -> Iterator[Sequence[Tensor]]:
-        """Yield the pieces of the completion. Raises InputRefused, InferenceFailed, Cancelled."""
+        """Yield the pieces of the completion. Raises InputRefused, InferenceFailed, Cancelled.
+
+        A piece counts as a token of a completion that ends before the engine has told its tokens.
+        """
         address, body = self._completion(inputs, stream=True)
-        for event in client.stream(address, COMPLETIONS, body, cancellation):
-            if event == b"[DONE]":
-                return
-            text = completion_text(event)
-            if text:
-                yield [text_tensor(text) for _ in outputs]
+        pieces, told = 0, None
+        try:
+            for event in client.stream(address, COMPLETIONS, body, cancellation):
+                if event == b"[DONE]":
+                    return
+                text, usage = read_completion(event)
+                told = usage or told
+                if text:
+                    pieces += 1
+                    yield [text_tensor(text) for _ in outputs]
+        finally:
+            self.tokens.add(told or TokenUsage(completion=pieces))
         if cancellation is not None and cancellation.cancelled:
             raise Cancelled("the inference was cancelled")
         raise InferenceFailed("the engine broke off the answer")
@@ -220,8 +234,10 @@ class _Getter(NamedTuple):
     timeout: float | None
 
     def __call__(self, path: str, method: str = "GET") -> bytes:
-        """Return the body of a page. Raises InferenceFailed."""
+        """Return the body of a page. Raises NoSuchPage, InferenceFailed."""
         reply = client.request(self.address, method, path, timeout=self.timeout)
+        if reply.status in client.ABSENT:
+            raise NoSuchPage(f"the engine does not have the page {path}: it responded with {reply.status}")
         if reply.status != client.OK:
             raise InferenceFailed(f"{method} {path} of the engine responded with {reply.status}")
         return reply.body

@@ -57,6 +57,7 @@ class DataApp:
             f"/v1/models/{name}:predict": endpoints.predict,
             INVOCATIONS: endpoints.invocations,
             **{f"{start}{path}": endpoints.openai for path in PATHS for start in ("", PREFIX)},
+            **endpoints.pipelines,
         }
         self._app = make_app([*health_routes(lifecycle), *self._routes()], NO_PATH)
 
@@ -78,6 +79,7 @@ class DataApp:
             Route("/openapi.json", self._document),
             Route(INVOCATIONS, _PostEndpoint(lambda _: None, endpoints.invocations)),
             *mlflow_routes(self._lifecycle),
+            *(Route(path, _PostEndpoint(lambda _: None, app)) for path, app in endpoints.pipelines.items()),
             Route(f"{PREFIX}/v1/models", self._openai_models),
             Route(f"{PREFIX}/v1/models/{{name}}", self._openai_model),
             *(
@@ -104,9 +106,7 @@ class DataApp:
     async def _root(self, _: Request) -> Response:
         """Return the name of the model and its paths."""
         paths = {**model_paths(self._name), "invocations": INVOCATIONS}
-        upstream = self._upstream()
-        if upstream is not None:
-            paths |= {path.removeprefix("/v1/"): f"{PREFIX}{path}" for path in PATHS if path in upstream.program.paths}
+        paths |= {path.removeprefix(f"{PREFIX}/v1/"): path for path in self._openai_paths()}
         return json_response({"name": self._name, "paths": paths})
 
     async def _no_post(self, _: Request) -> Response:
@@ -137,6 +137,11 @@ class DataApp:
         upstream = self._upstream()
         return [] if upstream is None else model_names(self._name, upstream.program.adapters)
 
+    def _openai_paths(self) -> list[str]:
+        """Return the paths of OpenAI's and Anthropic's APIs that the model has."""
+        upstream = self._upstream()
+        return [] if upstream is None else [f"{PREFIX}{path}" for path in PATHS if path in upstream.program.paths]
+
     def _check_language_model(self, _: dict[str, Any]) -> None:
         if self._lifecycle.has_model and self._upstream() is None:
             raise ResourceNotFound(NO_PATH)
@@ -149,7 +154,10 @@ class DataApp:
         from serving.modelserver.endpoints.openapi import openapi_document  # rarely needed
 
         model = self._lifecycle.model()
-        return json_response(openapi_document(model.name, model.revision, model.signature, version, model.example))
+        paths = self._openai_paths()
+        return json_response(
+            openapi_document(model.name, model.revision, model.signature, version, model.example, paths)
+        )
 
     async def _metadata(self, request: Request) -> Response:
         self._check(request.path_params)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from serving.engines.base.datatypes import BYTES, DATATYPES
@@ -46,11 +46,13 @@ _LIMITS: Final = (
 
 
 def openapi_document(
-    name: str, revision: str, signature: Signature, version: str, example: bytes | None = None
-) -> Object:
+    name: str, revision: str, signature: Signature, version: str, example: bytes | None = None,
+    openai: Iterable[str] = (),
+) -> Object:  # fmt: skip
     """Return the document of the model `name`.
 
-    `version` is that of the server, `example` a request from the model files.
+    `version` is that of the server, `example` a request from the model files. `openai` are the paths of a language
+    model whose engine answers them.
     """
     v1, v2 = f"/v1/models/{name}", f"/v2/models/{name}"
     return {
@@ -108,6 +110,7 @@ def openapi_document(
                     EVENTS,
                 )
             },
+            **{path: {"post": _of_engine(path)} for path in openai},
         },
         "components": {"schemas": {ERROR.rpartition("/")[2]: _object("error", error={"type": "string"})}},
     }
@@ -129,6 +132,18 @@ def _post(
         "requestBody": {"required": True, "content": {JSON: body}},
         "responses": {"200": {"description": "The response", "content": responses}, "default": error},
     }
+
+
+def _of_engine(path: str) -> Object:
+    """Return the operation of a path of OpenAI's or Anthropic's API, whose documentation has the members."""
+    request = _object("model", model={"type": "string"})
+    return _post(
+        path.removeprefix("/").replace("/", "_"),
+        "Passed on to the engine: see the documentation of OpenAI or Anthropic",
+        request,
+        {JSON: {"schema": {"type": "object"}}, **EVENTS},
+        error={"description": "An error", "content": {JSON: {"schema": _object("error")}}},
+    )
 
 
 def _object(*required: str, **properties: Object) -> Object:

@@ -116,8 +116,16 @@ def stats_families(stats: Stats) -> list[Family]:
     )
     shares = tuple((labels, part.kv_share) for labels, part in parts if part.kv_share is not None)
     kv_cache = Family("knodel_llm_kv_share", "gauge", "Part of the KV cache in use, from 0 to 1.", shares)
+    counts = tuple(
+        ({**labels, "kind": kind}, float(count))
+        for labels, part in parts
+        if part.tokens is not None
+        for kind, count in part.tokens.total.to_json().items()
+    )
+    tokens = Family("knodel_llm_tokens_total", "counter", "Tokens of prompts and of completions.", counts)
     return [
         *([kv_cache] if shares else []),
+        *([tokens] if counts else []),
         *(
             Family(name, "gauge", about, tuple((labels, float(value(part))) for labels, part in parts))
             for name, about, value in gauges

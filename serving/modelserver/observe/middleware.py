@@ -23,6 +23,8 @@ OTHER: Final = "other"
 TRACE_KEY: Final = "knodel.trace"
 PARENT_KEY: Final = "knodel.traceparent"
 """Keys of the scope: the id of the request's trace, and the `traceparent` of its child spans, if it is traced."""
+RERANK_V2: Final = "/v2/rerank"
+"""Cohere's path, the only one of its kind below /v2."""
 _FAILED: Final = 500  # the response when the application raises
 
 
@@ -86,7 +88,7 @@ class ObservabilityMiddleware:
     def _observe_latency(self, scope: Scope, status: int, seconds: float, now: float) -> None:
         """Count the time to the first token of an answer that has tokens, else its whole time."""
         tokens: TokenTimes | None = scope.get(TOKENS_KEY)
-        began = scope.get(RECEIVED_KEY, now - seconds)
+        began = max(scope.get(RECEIVED_KEY, 0.0), now - seconds)
         latency = seconds if tokens is None else tokens.latency(began, status, now)
         if latency is not None:
             self._metrics.observe_latency(status, latency)
@@ -97,7 +99,7 @@ def protocol_of(method: str, path: str) -> str:
     if method == "POST":
         start = path[:4]
         if start == "/v2/":
-            return V2
+            return OPENAI if path == RERANK_V2 else V2
         if start == "/v1/":
             return V1 if path.startswith("/v1/models/") else OPENAI
         if path == "/invocations":

@@ -9,6 +9,7 @@ for metrics.
 from __future__ import annotations
 
 import asyncio
+import time
 from functools import partial
 from typing import Any, Final
 
@@ -160,7 +161,7 @@ class _Exchange:
             head = _request_head(address, self._path, self._scope, len(body))
             connection.send(head, head_only=False)
             connection.write(body)
-            self._sent = self._loop.time()
+            self._sent = time.monotonic()
             status, headers = await connection.response()
             passed = [(name, value) for name, value in headers if name in _PASSED]
             if any(name == b"content-type" and value.startswith(EVENTS) for name, value in passed):
@@ -217,7 +218,7 @@ class _Exchange:
         body = b"".join(pieces)
         usage = body_usage(body) if status < InvalidRequest.status else None
         if usage is not None:
-            self._metrics.count(usage)
+            self._engine.tokens.add(usage)
         self._times.streamed = False
         if TOKENS_KEY in self._scope and status < InvalidRequest.status:
             self._note_times(body)
@@ -229,7 +230,7 @@ class _Exchange:
         """Note the times that the engine reports. The wait for a slot is part of the time to the first token."""
         told = body_times(body)
         if told.first is not None:
-            self._times.first = min(self._sent + told.first, self._loop.time())
+            self._times.first = min(self._sent + told.first, time.monotonic())
         self._times.between = told.between
 
     async def _pass_stream(
@@ -242,7 +243,7 @@ class _Exchange:
         await send({"type": "http.response.start", "status": status, "headers": headers})
         try:
             while data := await connection.read():
-                observer.feed(data, self._loop.time())
+                observer.feed(data, time.monotonic())  # uvloop's own time is in milliseconds
                 self._times.first = observer.first
                 await self._send_piece(data)
             self._check()
@@ -270,7 +271,7 @@ class _Exchange:
 
     def _count(self, observer: StreamObserver) -> None:
         usage = observer.usage()
-        self._metrics.count(usage)
+        self._engine.tokens.add(usage)
         if observer.first is None:
             return
         self._metrics.first_token(max(0.0, observer.first - self._scope.get(RECEIVED_KEY, observer.first)))

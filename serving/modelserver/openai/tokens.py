@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
+from serving.engines.upstream.usage import TokenUsage, usage_of
+
 _DECODE: Final = msgspec.json.Decoder().decode
 _END: Final = b"\n\n"
 _DATA: Final = b"data:"
@@ -17,13 +19,6 @@ _DONE: Final = b"[DONE]"
 _ERROR: Final = b'data: {"error"'
 _MS: Final = 1000
 MAX_SEARCHED: Final = 64 * 1024  # bytes of a stream in which the first token is looked for
-
-
-class TokenUsage(msgspec.Struct, frozen=True):
-    """Tokens of the prompt and of the answer."""
-
-    prompt: int = 0
-    completion: int = 0
 
 
 class EngineTimes(msgspec.Struct, frozen=True):
@@ -83,7 +78,7 @@ class StreamObserver:
         """Return the tokens of the whole stream, once it has ended."""
         counted = TokenUsage(0, 0 if self.first is None else self._events)
         for event in reversed(_events(self._before + self._tail)):
-            told = _usage_of(event)
+            told = usage_of(event)
             if told is not None:
                 return TokenUsage(told.prompt, told.completion or counted.completion)
         return counted
@@ -112,7 +107,7 @@ class StreamObserver:
 def body_usage(body: bytes) -> TokenUsage | None:
     """Return the tokens of a response that is not a stream; None if it tells none."""
     try:
-        return _usage_of(_DECODE(body))
+        return usage_of(_DECODE(body))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
@@ -166,24 +161,3 @@ def _choice_has_text(choice: dict[str, Any]) -> bool:
         choice.get("text")
         or any(parts.get(name) for name in ("content", "reasoning_content", "reasoning", "tool_calls", "refusal"))
     )
-
-
-def _usage_of(event: Any) -> TokenUsage | None:
-    if not isinstance(event, dict):
-        return None
-    inner = event.get("response")
-    used = event.get("usage") or (inner.get("usage") if isinstance(inner, dict) else None)
-    if isinstance(used, dict):
-        prompt = _count(used, "prompt_tokens", "input_tokens")
-        completion = _count(used, "completion_tokens", "output_tokens")
-        if prompt or completion:
-            return TokenUsage(prompt, completion)
-    times = event.get("timings")  # llama.cpp's, where a stream has no usage
-    if isinstance(times, dict):
-        return TokenUsage(_count(times, "prompt_n") + _count(times, "cache_n"), _count(times, "predicted_n"))
-    return None
-
-
-def _count(values: dict[str, Any], *names: str) -> int:
-    found = next((values[name] for name in names if isinstance(values.get(name), int)), 0)
-    return max(0, int(found))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import sys
 import threading
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from serving.engines.base.engine import ANY, Cancellation, EngineOptions, Tensor
 from serving.engines.base.errors import Cancelled, EngineError, InferenceFailed, InputRefused, LoadFailed
 from serving.engines.base.warmup import warm_up
 from serving.engines.onnx.engine import OnnxEngine, load
+from serving.storage.base.artifact import Artifact
 from serving.storage.base.errors import StorageError
 from serving.storage.fetch import fetch
 from tests.support import models
@@ -195,6 +197,16 @@ def test_what_was_verified_is_what_runs(tmp_path: Path) -> None:
     artifact = fetch(path.as_uri(), digest, tmp_path / "cache", frozenset())
     path.write_bytes(models.triple())
     assert load(artifact, EngineOptions()).infer({"x": np.ones(1, np.float32)}, ["y"])[0] == 2
+
+
+def test_the_bytes_of_the_file_are_freed_once_the_model_is_loaded(tmp_path: Path) -> None:
+    artifact = Artifact(tmp_path / "m.onnx", models.double())
+    before = sys.getrefcount(artifact.content)
+    made = load(artifact, EngineOptions())
+    after = sys.getrefcount(artifact.content)  # not in the assertion, which would hold one more
+
+    assert after == before
+    assert made.infer({"x": np.ones(1, np.float32)}, ["y"])[0] == 2
 
 
 def test_strings_have_a_datatype(tmp_path: Path) -> None:

@@ -65,6 +65,12 @@ def test_equal_fields_are_one_class_and_what_a_deployment_tells_in_arguments_alo
     assert pool_class(made) != pool_class(seed(template={"resources": {"cpu": "7"}})["spec"]["template"])
 
 
+def test_queue_proxy_of_a_model_and_of_a_member_answers_before_the_end_of_a_request() -> None:
+    key = "features.knative.dev/http-full-duplex"
+    for made in (*make_templates(model(), SETTINGS).values(), seed()["spec"]["template"]):
+        assert made["metadata"]["annotations"][key] == "Enabled"
+
+
 @pytest.mark.parametrize("fields", CLASS_FIELDS[2:], ids=str)
 def test_other_fields_make_another_pod(fields: Object) -> None:
     assert pod_spec(seed(template=fields)) != pod_spec(seed())
@@ -95,6 +101,7 @@ def test_a_seed_has_no_replica_and_is_marked_and_owned() -> None:
     assert template["annotations"] == {
         "autoscaling.knative.dev/class": "gpu.autoscaling.knodel.dev",
         "autoscaling.knative.dev/initial-scale": "0",
+        "features.knative.dev/http-full-duplex": "Enabled",
     }
     owner = controller_of(made)
     assert owner is not None

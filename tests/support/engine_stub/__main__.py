@@ -2,8 +2,8 @@
 
 The member `user` of a request is JSON with what is to happen: {"die": N} ends the process after N tokens, {"error": N}
 sends an error event, {"status": S} answers with this status, {"endless": true} sends tokens until the caller leaves,
-{"set": {…}} changes the page /state, {"pause": S} waits S seconds for each token, {"timings": {…}} is reported as
-llama.cpp does in an answer that is no stream.
+{"set": {…}} changes the page /state; its member `metrics` is the page /metrics, which is 404 without it. {"pause": S}
+waits S seconds for each token, {"timings": {…}} is reported as llama.cpp does in an answer that is no stream.
 """
 
 from __future__ import annotations
@@ -31,6 +31,10 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             answer(writer, 200, {})
         elif path == "/state":
             answer(writer, 200, STATE)
+        elif path == "/metrics" and STATE.get("metrics"):
+            answer(writer, 200, STATE["metrics"])
+        elif path == "/metrics":
+            answer(writer, 404, {"error": {"message": "no such path"}})
         elif path == "/wake":
             STATE["sleeping"] = False
             answer(writer, 200, {})
@@ -103,8 +107,8 @@ def chunk(writer: asyncio.StreamWriter, data: bytes) -> None:
 
 
 def answer(writer: asyncio.StreamWriter, status: int, content: Any) -> None:
-    """Send a response."""
-    body = json.dumps(content).encode()
+    """Send a response: JSON, or a text as it is."""
+    body = content.encode() if isinstance(content, str) else json.dumps(content).encode()
     head = f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     writer.write(head.encode() + body)
 
