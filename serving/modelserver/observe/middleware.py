@@ -88,7 +88,7 @@ class ObservabilityMiddleware:
     def _observe_latency(self, scope: Scope, status: int, seconds: float, now: float) -> None:
         """Count the time to the first token of an answer that has tokens, else its whole time."""
         tokens: TokenTimes | None = scope.get(TOKENS_KEY)
-        began = scope.get(RECEIVED_KEY, now - seconds)
+        began = max(scope.get(RECEIVED_KEY, 0.0), now - seconds)
         latency = seconds if tokens is None else tokens.latency(began, status, now)
         if latency is not None:
             self._metrics.observe_latency(status, latency)

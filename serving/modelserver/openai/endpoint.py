@@ -161,7 +161,7 @@ class _Exchange:
             head = _request_head(address, self._path, self._scope, len(body))
             connection.send(head, head_only=False)
             connection.write(body)
-            self._sent = self._loop.time()
+            self._sent = time.monotonic()
             status, headers = await connection.response()
             passed = [(name, value) for name, value in headers if name in _PASSED]
             if any(name == b"content-type" and value.startswith(EVENTS) for name, value in passed):
@@ -230,7 +230,7 @@ class _Exchange:
         """Note the times that the engine reports. The wait for a slot is part of the time to the first token."""
         told = body_times(body)
         if told.first is not None:
-            self._times.first = min(self._sent + told.first, self._loop.time())
+            self._times.first = min(self._sent + told.first, time.monotonic())
         self._times.between = told.between
 
     async def _pass_stream(

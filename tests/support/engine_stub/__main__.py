@@ -2,9 +2,8 @@
 
 The member `user` of a request is JSON with what is to happen: {"die": N} ends the process after N tokens, {"error": N}
 sends an error event, {"status": S} answers with this status, {"endless": true} sends tokens until the caller leaves,
-{"set": {…}} changes the page /state; its member `metrics` is the page /metrics, which is 404 without it.
-{"pause": S} waits S seconds for each token, {"timings": {…}} is reported as
-llama.cpp does in an answer that is no stream.
+{"set": {…}} changes the page /state; its member `metrics` is the page /metrics, which is 404 without it. {"pause": S}
+waits S seconds for each token, {"timings": {…}} is reported as llama.cpp does in an answer that is no stream.
 """
 
 from __future__ import annotations

@@ -58,7 +58,8 @@ async def test_of_a_stream_the_first_token_counts_and_the_time_between_tokens(st
     assert (totals.requests, totals.errors, totals.left) == (1, 0, 0)
     assert least(totals.latency) <= whole - 3 * PAUSE  # the last three tokens come after the first one
     assert least({bucket + 1: count for bucket, count in totals.between_tokens.items()}) >= PAUSE
-    assert {int(bucket): count for bucket, count in (await answers(server))["latency"].items()} == totals.latency
+    [bucket] = (await answers(server))["latency"]  # of all requests, for the autoscaler
+    assert abs(int(bucket) - min(totals.latency)) <= 1
 
 
 async def test_a_latency_objective_is_held_to_the_first_token(start: Start) -> None:
