@@ -164,7 +164,7 @@ async def test_a_caller_that_leaves_between_two_tokens(start: Start) -> None:
 
 async def test_a_caller_that_does_not_read_makes_no_tokens_slow(start: Start) -> None:
     """The answer does not fit into the buffers; the deadline ends it while the server waits for the caller."""
-    server = await start("--timeout", "1")
+    server = await start("--timeout", "3")
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1)
     body = json.dumps(chat(stream=True, max_tokens=1_000_000)).encode()
     writer.write(request("POST", CHAT, body, **SPLIT))
