@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 
 class EngineLoad(NamedTuple):
@@ -83,4 +83,18 @@ class EngineProgram(Protocol):
 
     def close(self) -> None:
         """Release the files of the model. The process has ended."""
+        ...
+
+
+@runtime_checkable
+class RestingProgram(EngineProgram, Protocol):
+    """A program that is put to sleep when it is idle. Others sleep by themselves, or never."""
+
+    @property
+    def rest_after(self) -> float:
+        """Seconds without a request after which the engine is put to sleep; 0: never."""
+        ...
+
+    def rest(self, get: Get) -> None:
+        """Put the engine to sleep. Raises EngineError. Blocks. It has no request, and gets none before `wake`."""
         ...
