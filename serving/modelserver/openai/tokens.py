@@ -14,7 +14,8 @@ _DECODE: Final = msgspec.json.Decoder().decode
 _END: Final = b"\n\n"
 _DATA: Final = b"data:"
 _DONE: Final = b"[DONE]"
-_ERROR: Final = b'data: {"error"'
+_ERRORS: Final = (b'data: {"error"', b"event: error\n")
+"""The beginning of an event of an error: of chat/completions and completions, and of messages."""
 MAX_SEARCHED: Final = 64 * 1024  # bytes of a stream in which the first token is looked for
 
 
@@ -49,7 +50,7 @@ class StreamObserver:
         elif ended := data.count(_END):
             self._events += ended
             self.last = now
-        if _ERROR in data:
+        if any(error in data for error in _ERRORS):
             self.failed = True
         self._before, self._tail = self._tail, data
 
