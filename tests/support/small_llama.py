@@ -33,8 +33,9 @@ def write(folder: Path) -> Path:
     write_json(folder / "config.json", CONFIG)
     (folder / "model.safetensors").write_bytes(safetensors(weights()))
     write_json(folder / "tokenizer.json", tokenizer())
-    names = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "tokenizer_class": "PreTrainedTokenizerFast"}
-    write_json(folder / "tokenizer_config.json", {**names, "chat_template": TEMPLATE, "model_max_length": LENGTH})
+    tokens = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+    more = {"tokenizer_class": "PreTrainedTokenizerFast", "chat_template": TEMPLATE, "model_max_length": LENGTH}
+    write_json(folder / "tokenizer_config.json", {**tokens, **more})
     return folder
 
 

@@ -23,7 +23,7 @@ from serving.engines.upstream import client
 from serving.engines.upstream.client import Address
 from serving.engines.upstream.gate import Gate
 from serving.engines.upstream.process import EngineProcess, SocketFolder
-from serving.engines.upstream.program import EngineLoad, EngineProgram, RestingProgram
+from serving.engines.upstream.program import EngineDead, EngineLoad, EngineProgram, PageRefused, RestingProgram
 from serving.engines.upstream.text import (
     BAD_REQUEST,
     SERVER_ERROR,
@@ -215,6 +215,8 @@ class UpstreamEngine(BaseEngine):
                     self._rest(address)
                     answered = time.monotonic()
                     continue
+                except EngineDead as error:
+                    log.warning("the engine is dead and is killed: %s", error)
                 except EngineError as error:
                     if now - answered < SILENT:
                         continue
@@ -266,8 +268,8 @@ class _Getter(NamedTuple):
     timeout: float | None
 
     def __call__(self, path: str, method: str = "GET") -> bytes:
-        """Return the body of a page. Raises InferenceFailed."""
+        """Return the body of a page. Raises PageRefused, InferenceFailed."""
         reply = client.request(self.address, method, path, timeout=self.timeout)
         if reply.status != client.OK:
-            raise InferenceFailed(f"{method} {path} of the engine responded with {reply.status}")
+            raise PageRefused(f"{method} {path} of the engine responded with {reply.status}", reply.status)
         return reply.body

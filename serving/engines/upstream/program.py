@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+from serving.engines.base.errors import InferenceFailed
+
 
 class EngineLoad(NamedTuple):
     """What an engine is doing: the requests that it computes and those that wait inside it.
@@ -27,11 +29,23 @@ class Command(NamedTuple):
     environ: Mapping[str, str] = {}
 
 
+class PageRefused(InferenceFailed):
+    """The engine responded to a request for a page with this status, which is not 200."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class EngineDead(InferenceFailed):
+    """The engine still answers, and cannot compute any more: its process is killed."""
+
+
 class Get(Protocol):
     """A function that reads a page of the engine."""
 
     def __call__(self, path: str, method: str = "GET") -> bytes:
-        """Return the body of a page. Raises EngineError if its status is not 200."""
+        """Return the body of a page. Raises PageRefused, EngineError."""
         ...
 
 
@@ -70,7 +84,7 @@ class EngineProgram(Protocol):
         ...
 
     def load(self, get: Get) -> EngineLoad:
-        """Return what the engine is doing. Raises EngineError."""
+        """Return what the engine is doing. Raises EngineDead if it never recovers, EngineError."""
         ...
 
     def change_body(self, body: dict[str, Any], adapter: str) -> dict[str, Any] | None:

@@ -147,7 +147,7 @@ def _speculative(value: str) -> Sequence[str]:
     if method not in _SPECULATIVE:
         raise ValueError(f"must have a method of {', '.join(_SPECULATIVE)}, not {str(method)[:40]!r}")
     for key, number in found.items():
-        if key not in _LOOKUP or not isinstance(number, int) or not 1 <= number <= 64:
+        if key not in _LOOKUP or type(number) is not int or not 1 <= number <= 64:
             raise ValueError(f"has only {', '.join(_LOOKUP)} beside its method, each from 1 to 64")
     return [json.dumps({"method": method, **found})]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from serving.engines.base.engine import EngineOptions
@@ -41,7 +42,7 @@ def load(artifact: Artifact, options: EngineOptions) -> UpstreamEngine:
 
 def find_program() -> str:
     """Return the path of the program, beside our Python or in $PATH. Raises MissingEngine."""
-    beside = os.path.dirname(sys.executable)
+    beside = str(Path(sys.executable).parent)
     found = shutil.which(PROGRAM, path=os.pathsep.join([beside, os.environ.get("PATH", "")]))
     if found is None:
         raise MissingEngine(MISSING)

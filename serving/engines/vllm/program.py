@@ -13,7 +13,7 @@ import msgspec
 
 from serving.engines.base.engine import EngineOptions
 from serving.engines.base.errors import InferenceFailed
-from serving.engines.upstream.program import Command, EngineLoad, Get
+from serving.engines.upstream.program import Command, EngineDead, EngineLoad, Get, PageRefused
 from serving.engines.vllm.arguments import EngineArguments
 from serving.engines.vllm.folder import RANKS
 from serving.engines.vllm.metrics import read_concurrency, read_load
@@ -23,6 +23,7 @@ MOST_SLOTS: Final = 256
 """Requests at once, if the Model sets no number."""
 MOST_ACTIVE_ADAPTERS: Final = 8
 """Adapters of the requests of one step. Each takes memory of the GPU; requests for others wait."""
+_HEALTH: Final = "/health"
 _METRICS: Final = "/metrics"
 _ENVIRONMENT: Final[Mapping[str, str]] = {
     "DO_NOT_TRACK": "1",
@@ -84,7 +85,14 @@ class VllmProgram:
         return wanted or max(1, min(read_concurrency(self._page(get)) or MOST_SLOTS, MOST_SLOTS))
 
     def load(self, get: Get) -> EngineLoad:
-        """Read the page of metrics. Raises EngineError."""
+        """Read the page of metrics, and whether the core lives, which the server outlives by seconds.
+
+        Raises EngineDead, EngineError.
+        """
+        try:
+            get(_HEALTH)
+        except PageRefused as error:
+            raise EngineDead(f"the core of vLLM has ended ({error})") from error
         return read_load(self._page(get))
 
     def change_body(self, body: dict[str, Any], adapter: str) -> dict[str, Any] | None:

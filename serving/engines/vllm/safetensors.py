@@ -1,8 +1,8 @@
 """Read and check the header of a file in the form of safetensors. No weights are read.
 
-    8 bytes   length of the header, little endian
-    header    JSON: {NAME: {"dtype", "shape", "data_offsets": [begin, end]}, "__metadata__"?: {TEXT: TEXT}}
-    data      the tensors, without gaps
+8 bytes   length of the header, little endian
+header    JSON: {NAME: {"dtype", "shape", "data_offsets": [begin, end]}, "__metadata__"?: {TEXT: TEXT}}
+data      the tensors, without gaps
 """
 
 from __future__ import annotations

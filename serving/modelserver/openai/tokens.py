@@ -56,8 +56,10 @@ class StreamObserver:
 
     def usage(self) -> TokenUsage:
         """Return the tokens of the whole stream, once it has ended."""
-        counted = TokenUsage(0, 0 if self.first is None else self._events)
-        for event in reversed(_events(self._before + self._tail)):
+        end = self._before + self._tail
+        no_token = end.rstrip().endswith(_DONE)
+        counted = TokenUsage(0, 0 if self.first is None else max(1, self._events - no_token))
+        for event in reversed(_events(end)):
             told = _usage_of(event)
             if told is not None:
                 return TokenUsage(told.prompt, told.completion or counted.completion)
