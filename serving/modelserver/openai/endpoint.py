@@ -176,7 +176,8 @@ class _Exchange:
                 await asyncio.to_thread(engine.wake)
                 self._check()
         except EngineError as error:
-            raise EngineRestarts(engine.state.reason or f"the engine could not be woken ({error}): try again") from error
+            reason = engine.state.reason or f"the engine sleeps and could not be woken ({error}): try again"
+            raise EngineRestarts(reason) from error
         return address
 
     async def _connect(self, address: Address) -> UpstreamConnection:

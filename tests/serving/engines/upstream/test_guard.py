@@ -76,7 +76,8 @@ async def test_the_end_of_the_input_ends_the_program_and_its_children() -> None:
 
 
 async def test_what_the_program_leaves_ends_with_it() -> None:
-    left = "import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(1000)']).pid)"
+    sleep = "[sys.executable, '-c', 'import time; time.sleep(1000)']"
+    left = f"import subprocess, sys; print(subprocess.Popen({sleep}).pid)"
     with start(sys.executable, "-c", left) as process:
         assert process.stdout is not None
         child = int(process.stdout.readline())

@@ -47,8 +47,8 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
         engine.close()
 
 
-def program(options: EngineOptions, arguments: EngineArguments = EngineArguments(), rank: int = 0) -> VllmProgram:
-    return VllmProgram("/bin/vllm", Path("/model"), options, arguments, rank, None)
+def program(options: EngineOptions, arguments: EngineArguments | None = None, rank: int = 0) -> VllmProgram:
+    return VllmProgram("/bin/vllm", Path("/model"), options, arguments or EngineArguments(), rank, None)
 
 
 def test_the_command_names_the_folder_the_socket_and_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +120,7 @@ def test_the_wanted_slots_are_taken(start: Start) -> None:
 def test_a_failed_request_is_the_engines_or_the_callers_fault(start: Start) -> None:
     engine = start()
     engine._name = "other"  # the program does not serve it
-    with pytest.raises(InputRefused, match="404.*does not exist"):
+    with pytest.raises(InputRefused, match=r"404.*does not exist"):
         engine.infer(text("hi"), ["text_output"])
 
 

@@ -37,7 +37,7 @@ def shard(folder: Path) -> None:
     """Write the weights as two files with an index."""
     tensors = weights()
     names = sorted(tensors)
-    places = {}
+    places: dict[str, str] = {}
     for number, part in enumerate((names[:9], names[9:]), 1):
         file = f"model-{number:05}-of-00002.safetensors"
         (folder / file).write_bytes(safetensors({name: tensors[name] for name in part}))

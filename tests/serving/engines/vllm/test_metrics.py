@@ -43,5 +43,5 @@ def test_the_concurrency_is_that_of_requests_of_the_maximum_length() -> None:
 
 @pytest.mark.parametrize("text", ["", "# vllm:num_requests_running 3", 'vllm:num_requests_running{engine="0"} x'])
 def test_a_page_of_another_program_is_an_error(text: str) -> None:
-    with pytest.raises(InferenceFailed, match="lack vllm:num_requests_running .* use vLLM"):
+    with pytest.raises(InferenceFailed, match=r"lack vllm:num_requests_running .* use vLLM"):
         read_load(text)

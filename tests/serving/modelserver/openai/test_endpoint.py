@@ -236,9 +236,7 @@ async def test_a_sleeping_engine_is_woken_before_it_gets_a_request(start: Start)
     assert (state["asleep"], state["sleeping"]) == (0, False)
 
 
-async def test_no_request_is_sent_to_an_engine_that_falls_asleep(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_no_request_is_sent_to_an_engine_that_falls_asleep(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     stub = registry.ModelFormat("stub", "tests.support.engine_stub.resting", "json", "server", (".stub",))
     monkeypatch.setitem(registry.FORMATS, "stub", stub)
     monkeypatch.setattr("serving.engines.upstream.engine.READ_PERIOD", 0.001)
