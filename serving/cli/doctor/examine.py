@@ -26,7 +26,7 @@ from serving.client.errors import ClientError
 from serving.client.http import exchange
 from serving.client.models.local_files import kept_limit
 from serving.client.state import LocalPlatform, port_flags
-from serving.engines.base.registry import FORMATS
+from serving.engines.base.registry import FORMATS, is_installed
 from serving.storage import kept
 from serving.types.settings.settings import Settings, load_settings
 from serving.types.settings.state import (
@@ -74,8 +74,8 @@ def examine(
         for name, (extra, purpose) in needed_packages(installed).items()
         if not importlib.util.find_spec(name)
     }
-    engines = {made.name: made.package in installed for made in FORMATS.values()}
-    extras = {made.extra for made in FORMATS.values() if not engines[made.name]}
+    engines = {made.name: is_installed(made) for made in FORMATS.values()}
+    extras = {made.extra for made in FORMATS.values() if made.extra and not engines[made.name]}
     yield doctor.check_packages(missing, engines, install_command(f"knodel[{','.join(sorted(extras))}]"))
     settings, fault = _settings(config)
     yield doctor.check_settings(fault)

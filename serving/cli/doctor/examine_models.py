@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import socket
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +12,7 @@ from clusters.base.objects import EVENT_SOURCE, MODEL, POD, Kind, Object
 from serving.cli.doctor import models as doctor
 from serving.cli.doctor.findings import Finding
 from serving.client.client import Client
-from serving.engines.base.registry import FORMATS
+from serving.engines.base.registry import FORMATS, is_installed
 
 CONNECT_TIMEOUT: Final = 3.0  # s for one connection
 MAX_HOSTS: Final = 32
@@ -26,8 +25,7 @@ def examine_here(client: Client) -> Iterator[Finding]:
     if models is not None:
         yield doctor.check_models(models)
         yield doctor.check_replicas(models)
-        packages = {one.package for one in FORMATS.values()}
-        yield doctor.check_engines(models, [name for name in packages if not importlib.util.find_spec(name)])
+        yield doctor.check_engines(models, {one.package for one in FORMATS.values() if not is_installed(one)})
         users = doctor.artifact_hosts(models)
         hosts = list(users)[:MAX_HOSTS]
         faults: dict[tuple[str, int], str] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
@@ -75,7 +75,7 @@ def _argument(model: Object) -> str:
     return f"{name_of(model)} -n {namespace_of(model)}"
 
 
-def check_engines(models: Sequence[Object], missing: Sequence[str]) -> Finding:
+def check_engines(models: Sequence[Object], missing: Collection[str]) -> Finding:
     """Check that the engines of all Models with a known format are installed.
 
     `missing`: the packages of engines that are not installed.
@@ -84,11 +84,14 @@ def check_engines(models: Sequence[Object], missing: Sequence[str]) -> Finding:
     for model in models:
         known = _format_of(model)
         if known is not None and known.package in missing:
-            wanting.setdefault(known.extra, []).append(str(key_of(model)))
+            wanting.setdefault(known.extra or known.package, []).append(str(key_of(model)))
     if wanting:
         users = "; ".join(f"{extra} ({first_few(names)})" for extra, names in wanting.items())
-        extras = ",".join(wanting)
-        remedy = f"`{install_command(f'knodel[{extras}]')}` on the machine of the platform"
+        programs = {made.package for made in FORMATS.values() if not made.extra}
+        extras = ",".join(extra for extra in wanting if extra not in programs)
+        commands = [f"`{install_command(f'knodel[{extras}]')}`"] if extras else []
+        remedy = " and ".join([*commands, *(f"install {one}" for one in wanting if one in programs)])
+        remedy = f"{remedy} on the machine of the platform"
         return Finding("engines", False, f"required but not installed: {users}", remedy)
     return Finding("engines", True, "installed for all Models")
 

@@ -10,7 +10,9 @@ A folder of Hugging Face (`huggingface`) has no such names: `serving.engines.lay
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+import importlib.util
+import shutil
+from collections.abc import Callable, Sequence, Set
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from serving.engines.base.errors import LoadFailed, MissingEngine, UnknownFormat
@@ -39,11 +41,12 @@ class ModelFormat(NamedTuple):  # no msgspec: the command imports this module to
 
     module      has `load(artifact, options)`
     package     the library that the module needs
-    extra       the extra of this package that installs the library
+    extra       the extra of this package that installs the library; "" for a program of the user's image
     suffixes    suffixes of its files' names, in lower case
     names       whole names of its files, in lower case
     runs_code   whether loading a model runs code of its author
     decides     whether one of `names` decides, since such a folder also has files of other formats
+    beside      suffixes of files of which one must be beside one of `names`, which alone say nothing
     """
 
     name: str
@@ -54,10 +57,18 @@ class ModelFormat(NamedTuple):  # no msgspec: the command imports this module to
     names: tuple[str, ...] = ()
     runs_code: bool = False
     decides: bool = False
+    beside: tuple[str, ...] = ()
 
     def patterns(self) -> tuple[str, ...]:
         """Return suffixes and names, for messages."""
+        if self.beside:
+            return tuple(f"{name} with {' or '.join(self.beside)}" for name in self.names)
         return self.suffixes + self.names
+
+    def is_named(self, base_names: Set[str]) -> bool:
+        """Return whether the names of an artifact's files, in lower case, are those of this format."""
+        found = not base_names.isdisjoint(self.names)
+        return found and (not self.beside or any(name.endswith(self.beside) for name in base_names))
 
 
 FORMATS: Final = {
@@ -84,9 +95,19 @@ FORMATS: Final = {
         ModelFormat("python", "serving.engines.python.engine", "numpy", "python", (), ("model.py",), runs_code=True),
         ModelFormat("mlflow", "serving.engines.mlflow.engine", "yaml", "mlflow", (), ("mlmodel",), decides=True),
         ModelFormat("huggingface", "serving.engines.huggingface.engine", "tokenizers", "huggingface", ()),
+        ModelFormat(
+            "vllm", "serving.engines.vllm.engine", "vllm", "", (), ("config.json",), beside=(".safetensors",)
+        ),
         ModelFormat("pyfunc", "serving.engines.mlflow.engine", "mlflow", "mlflow", (), ("mlmodel",), runs_code=True),
     )
 }  # fmt: skip
+
+
+def is_installed(made: ModelFormat) -> bool:
+    """Return whether the library or the program of a format is installed here, without importing it."""
+    if importlib.util.find_spec(made.package) is not None:
+        return True
+    return not made.extra and shutil.which(made.package) is not None
 
 
 def find_format(name: str, files: Sequence[str], *, allow_code: bool = False) -> ModelFormat:
@@ -101,11 +122,11 @@ def find_format(name: str, files: Sequence[str], *, allow_code: bool = False) ->
     paths = [file.lower() for file in files]
     base_names = {path.rpartition("/")[2] for path in paths}
     for made in FORMATS.values():
-        if made.decides and not base_names.isdisjoint(made.names):
+        if made.decides and made.is_named(base_names):
             return made
     found = [made for made in FORMATS.values() if made.suffixes and any(path.endswith(made.suffixes) for path in paths)]
     if not found:
-        found = [made for made in FORMATS.values() if not base_names.isdisjoint(made.names)]
+        found = [made for made in FORMATS.values() if made.is_named(base_names)]
     safe = [made for made in found if not made.runs_code]
     if len(safe) == 1:
         return safe[0]

@@ -21,8 +21,9 @@ from serving.engines.base.engine import BaseEngine, Cancellation, EngineOptions
 from serving.engines.base.errors import Cancelled, EngineError, InferenceFailed, InputRefused, LoadFailed
 from serving.engines.upstream import client
 from serving.engines.upstream.client import Address, NoSuchPage
+from serving.engines.upstream.gate import Gate
 from serving.engines.upstream.process import EngineProcess, SocketFolder
-from serving.engines.upstream.program import EngineLoad, EngineProgram
+from serving.engines.upstream.program import EngineDead, EngineLoad, EngineProgram, PageRefused, RestingProgram
 from serving.engines.upstream.text import (
     BAD_REQUEST,
     SERVER_ERROR,
@@ -47,6 +48,7 @@ COMPLETIONS: Final = "/v1/completions"
 HEALTH: Final = "/health"
 READ_PERIOD: Final = 0.5  # s between two readings of what the engine is doing
 PAGE_TIMEOUT: Final = 5.0  # s for a page of the engine
+REST_TIMEOUT: Final = 300.0  # s to fall asleep or to wake; the weights of a large model are copied meanwhile
 SILENT: Final = 10.0  # s without an answer to readings after which the engine is killed
 FIRST_DELAY, LONGEST_DELAY = 1.0, 30.0  # s before a restart; each one after another waits twice as long
 STABLE: Final = 60.0  # s; an engine that ran so long is started again after the first delay
@@ -67,6 +69,11 @@ class EngineState(NamedTuple):
     lost: bool = False
 
 
+class _Running(NamedTuple):
+    address: Address
+    load: EngineLoad
+
+
 class UpstreamEngine(BaseEngine):
     """The engine of `program`, started and healthy when the constructor returns. Raises LoadFailed.
 
@@ -83,6 +90,7 @@ class UpstreamEngine(BaseEngine):
         self._name = options.name
         self._folder = SocketFolder()
         self._closing = threading.Event()
+        self._gate = Gate()
         self._state = EngineState(None, "the engine is starting")
         self._process: EngineProcess | None = None
         began = time.monotonic()
@@ -108,27 +116,39 @@ class UpstreamEngine(BaseEngine):
         process = self._process
         return None if process is None or process.ended else process.pid
 
+    def enter(self) -> Address | None:
+        """Count a request, which must `leave`, and return where to send it; does not block.
+
+        None: the engine sleeps or is about to, so call `wake` and try again. Raises InferenceFailed if it has ended.
+        """
+        state = self._running()
+        if state.load.sleeping or not self._gate.enter():
+            return None
+        return state.address
+
+    def leave(self) -> None:
+        """End a request."""
+        self._gate.leave()
+
     def wake(self) -> None:
-        """Wake the sleeping engine; blocks. Raises EngineError."""
-        address = self._state.address
-        if address is None:
-            raise InferenceFailed(self._state.reason)
-        self.program.wake(self._getter(address, timeout=None))
-        self._state = self._state._replace(load=self._state.load._replace(sleeping=False))
+        """Wake the engine if it sleeps; blocks. Raises EngineError."""
+        state = self._running()
+        with self._gate.waking(state.load.sleeping) as needed:
+            if needed:
+                self.program.wake(self._getter(state.address, REST_TIMEOUT))
+                self._state = self._state._replace(load=self._state.load._replace(sleeping=False))
 
     def page(self, path: str) -> bytes:
         """Return a page of the engine, such as its metrics; blocks. Raises NoSuchPage, InferenceFailed."""
-        address = self._state.address
-        if address is None:
-            raise InferenceFailed(self._state.reason)
-        return self._getter(address)(path)
+        return self._getter(self._running().address)(path)
 
     def infer(
         self, inputs: Mapping[str, Tensor], outputs: Sequence[str], cancellation: Cancellation | None = None
     ) -> Sequence[Tensor]:
         """Return the completion of `text_input`. Raises InputRefused, InferenceFailed, Cancelled."""
-        address, body = self._completion(inputs, stream=False)
-        reply = client.request(address, "POST", COMPLETIONS, body, cancellation=cancellation)
+        body = self._completion(inputs, stream=False)
+        with self._entered() as address:
+            reply = client.request(address, "POST", COMPLETIONS, body, cancellation=cancellation)
         if reply.status != client.OK:
             reason = f"the engine responded with {reply.status}: {reply.body[:1000].decode('utf-8', 'replace')}"
             raise InputRefused(reason) if BAD_REQUEST <= reply.status < SERVER_ERROR else InferenceFailed(reason)
@@ -144,17 +164,18 @@ class UpstreamEngine(BaseEngine):
 
         A piece counts as a token of a completion that ends before the engine has told its tokens.
         """
-        address, body = self._completion(inputs, stream=True)
+        body = self._completion(inputs, stream=True)
         pieces, told = 0, None
         try:
-            for event in client.stream(address, COMPLETIONS, body, cancellation):
-                if event == b"[DONE]":
-                    return
-                text, usage = read_completion(event)
-                told = usage or told
-                if text:
-                    pieces += 1
-                    yield [text_tensor(text) for _ in outputs]
+            with self._entered() as address:
+                for event in client.stream(address, COMPLETIONS, body, cancellation):
+                    if event == b"[DONE]":
+                        return
+                    text, usage = read_completion(event)
+                    told = usage or told
+                    if text:
+                        pieces += 1
+                        yield [text_tensor(text) for _ in outputs]
         finally:
             self.tokens.add(told or TokenUsage(completion=pieces))
         if cancellation is not None and cancellation.cancelled:
@@ -169,14 +190,26 @@ class UpstreamEngine(BaseEngine):
         self._folder.close()
         self.program.close()
 
-    def _completion(self, inputs: Mapping[str, Tensor], *, stream: bool) -> tuple[Address, bytes]:
+    def _running(self) -> _Running:
+        """Return the state. Raises InferenceFailed if the engine has ended."""
         state = self._state
         if state.address is None:
             raise InferenceFailed(state.reason)
-        if state.load.sleeping:
+        return _Running(state.address, state.load)
+
+    @contextlib.contextmanager
+    def _entered(self) -> Iterator[Address]:
+        """Count a request while the block runs, once the engine is awake. Raises EngineError."""
+        while (address := self.enter()) is None:
             self.wake()
+        try:
+            yield address
+        finally:
+            self.leave()
+
+    def _completion(self, inputs: Mapping[str, Tensor], *, stream: bool) -> bytes:
         body = completion_request(self._name, inputs, stream=stream)
-        return state.address, _ENCODE(self.program.change_body(body, "") or body)
+        return _ENCODE(self.program.change_body(body, "") or body)
 
     def _start(self) -> Address:
         """Start the process and return its address once it is healthy. Raises LoadFailed."""
@@ -206,8 +239,11 @@ class UpstreamEngine(BaseEngine):
             if not process.ended:
                 try:
                     self._state = EngineState(address, "", self.program.load(self._getter(address)))
+                    self._rest(address)
                     answered = time.monotonic()
                     continue
+                except EngineDead as error:
+                    log.warning("the engine is dead and is killed: %s", error)
                 except EngineError as error:
                     if now - answered < SILENT:
                         continue
@@ -220,6 +256,16 @@ class UpstreamEngine(BaseEngine):
                 return
             answered = started = time.monotonic()
 
+    def _rest(self, address: Address) -> None:
+        """Put the engine to sleep if it is idle for long enough. No request enters meanwhile."""
+        program = self.program
+        if not isinstance(program, RestingProgram) or not 0.0 < program.rest_after <= self._gate.idle():
+            return
+        with self._gate.sleeping() as free:
+            if free:
+                log.info("the engine falls asleep: it was idle for %g s", program.rest_after)
+                program.rest(self._getter(address, REST_TIMEOUT))
+
     def _restart(self, delay: float) -> bool:
         """Start the process again until it is healthy; return whether it is, which it is not after `close`."""
         if not self.program.restarts:
@@ -227,7 +273,9 @@ class UpstreamEngine(BaseEngine):
             return False
         while not self._closing.wait(delay):
             try:
-                self._state = EngineState(self._start(), "")
+                address = self._start()
+                self._gate.restarted()
+                self._state = EngineState(address, "")
             except LoadFailed as error:
                 log.warning("%s", error)
                 delay = min(2 * delay, LONGEST_DELAY)
@@ -247,10 +295,10 @@ class _Getter(NamedTuple):
     timeout: float | None
 
     def __call__(self, path: str, method: str = "GET") -> bytes:
-        """Return the body of a page. Raises NoSuchPage, InferenceFailed."""
+        """Return the body of a page. Raises NoSuchPage, PageRefused, InferenceFailed."""
         reply = client.request(self.address, method, path, timeout=self.timeout)
         if reply.status in client.ABSENT:
             raise NoSuchPage(f"the engine does not have the page {path}: it responded with {reply.status}")
         if reply.status != client.OK:
-            raise InferenceFailed(f"{method} {path} of the engine responded with {reply.status}")
+            raise PageRefused(f"{method} {path} of the engine responded with {reply.status}", reply.status)
         return reply.body

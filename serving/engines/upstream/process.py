@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 SOCKET: Final = "engine.sock"
 MAX_PATH: Final = 100  # bytes of a Unix socket's path; the kernel's limit is 107
 MAX_LINE: Final = 2000  # characters of a line that are kept
+GRACE: Final = 5.0  # s for a process to end by itself, which releases its shared memory
 KEPT_LINES: Final = 8
 """Lines that an error of the start quotes."""
 _SHORT: Final = "/tmp"  # noqa: S108 - only for a socket's folder, which mkdtemp makes private
@@ -89,12 +90,14 @@ class EngineProcess:
         return f"{how}: {last}" if last else how
 
     def close(self) -> None:
-        """Kill the process and its children, and wait for it."""
+        """End the process by its standard input, kill what is left of it and its children, and wait for it."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(GRACE)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)  # its children too, which may have outlived it
         self._process.wait()
-        if self._process.stdin is not None:
-            self._process.stdin.close()
         self._reader.join(1.0)
         if not self._reader.is_alive() and self._process.stdout is not None:
             self._process.stdout.close()

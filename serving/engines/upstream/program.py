@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from serving.engines.base.errors import InferenceFailed
 
 
 class EngineLoad(NamedTuple):
@@ -27,11 +29,23 @@ class Command(NamedTuple):
     environ: Mapping[str, str] = {}
 
 
+class PageRefused(InferenceFailed):
+    """The engine responded to a request for a page with this status, which is not 200."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class EngineDead(InferenceFailed):
+    """The engine still answers, and cannot compute any more: its process is killed."""
+
+
 class Get(Protocol):
     """A function that reads a page of the engine."""
 
     def __call__(self, path: str, method: str = "GET") -> bytes:
-        """Return the body of a page. Raises EngineError if its status is not 200."""
+        """Return the body of a page. Raises PageRefused, EngineError."""
         ...
 
 
@@ -70,7 +84,7 @@ class EngineProgram(Protocol):
         ...
 
     def load(self, get: Get) -> EngineLoad:
-        """Return what the engine is doing. Raises EngineError."""
+        """Return what the engine is doing. Raises EngineDead if it never recovers, EngineError."""
         ...
 
     def change_body(self, body: dict[str, Any], adapter: str) -> dict[str, Any] | None:
@@ -83,4 +97,18 @@ class EngineProgram(Protocol):
 
     def close(self) -> None:
         """Release the files of the model. The process has ended."""
+        ...
+
+
+@runtime_checkable
+class RestingProgram(EngineProgram, Protocol):
+    """A program that is put to sleep when it is idle. Others sleep by themselves, or never."""
+
+    @property
+    def rest_after(self) -> float:
+        """Seconds without a request after which the engine is put to sleep; 0: never."""
+        ...
+
+    def rest(self, get: Get) -> None:
+        """Put the engine to sleep. Raises EngineError. Blocks. It has no request, and gets none before `wake`."""
         ...

@@ -155,19 +155,11 @@ class _Exchange:
         timer = self._loop.call_at(self._request.deadline, self._stop, late)
         self._client.on_disconnect(partial(self._stop, ClientLeft()))
         try:
-            address = await self._address()
-            connection = self._connection = await self._connect(address)
-            self._check()
-            head = _request_head(address, self._path, self._scope, len(body))
-            connection.send(head, head_only=False)
-            connection.write(body)
-            self._sent = time.monotonic()
-            status, headers = await connection.response()
-            passed = [(name, value) for name, value in headers if name in _PASSED]
-            if any(name == b"content-type" and value.startswith(EVENTS) for name, value in passed):
-                await self._pass_stream(connection, status, passed)
-            else:
-                await self._pass_body(connection, status, passed)
+            address = await self._enter()
+            try:
+                await self._exchange(address, body)
+            finally:
+                self._engine.leave()
         except UpstreamError as error:
             raise self._stopped or ModelFailed(f"the engine broke off the request: {error}") from error
         finally:
@@ -176,17 +168,32 @@ class _Exchange:
             if self._connection is not None:
                 self._connection.close()
 
-    async def _address(self) -> Address:
-        """Return where the engine listens, once it is awake. Raises EngineRestarts."""
-        state = self._engine.state
-        if state.address is None:
-            raise EngineRestarts(state.reason)
-        if state.load.sleeping:
-            try:
-                await asyncio.to_thread(self._engine.wake)
-            except EngineError as error:
-                raise EngineRestarts(f"the engine sleeps and could not be woken ({error}): try again") from error
-        return state.address
+    async def _exchange(self, address: Address, body: bytes) -> None:
+        """Send the request and pass the response on. Raises UpstreamError, ServingError."""
+        connection = self._connection = await self._connect(address)
+        self._check()
+        head = _request_head(address, self._path, self._scope, len(body))
+        connection.send(head, head_only=False)
+        connection.write(body)
+        self._sent = time.monotonic()
+        status, headers = await connection.response()
+        passed = [(name, value) for name, value in headers if name in _PASSED]
+        if any(name == b"content-type" and value.startswith(EVENTS) for name, value in passed):
+            await self._pass_stream(connection, status, passed)
+        else:
+            await self._pass_body(connection, status, passed)
+
+    async def _enter(self) -> Address:
+        """Return where to send the request, counted in the engine, once it is awake. Raises ServingError."""
+        engine = self._engine
+        try:
+            while (address := engine.enter()) is None:
+                await asyncio.to_thread(engine.wake)
+                self._check()
+        except EngineError as error:
+            reason = engine.state.reason or f"the engine sleeps and could not be woken ({error}): try again"
+            raise EngineRestarts(reason) from error
+        return address
 
     async def _connect(self, address: Address) -> UpstreamConnection:
         try:

@@ -16,7 +16,8 @@ _DECODE: Final = msgspec.json.Decoder().decode
 _END: Final = b"\n\n"
 _DATA: Final = b"data:"
 _DONE: Final = b"[DONE]"
-_ERROR: Final = b'data: {"error"'
+_ERRORS: Final = (b'data: {"error"', b"event: error\n")
+"""The beginning of an event of an error: of chat/completions and completions, and of messages."""
 _MS: Final = 1000
 MAX_SEARCHED: Final = 64 * 1024  # bytes of a stream in which the first token is looked for
 
@@ -70,14 +71,16 @@ class StreamObserver:
         elif ended := data.count(_END):
             self._events += ended
             self.last = now
-        if _ERROR in data:
+        if any(error in data for error in _ERRORS):
             self.failed = True
         self._before, self._tail = self._tail, data
 
     def usage(self) -> TokenUsage:
         """Return the tokens of the whole stream, once it has ended."""
-        counted = TokenUsage(0, 0 if self.first is None else self._events)
-        for event in reversed(_events(self._before + self._tail)):
+        end = self._before + self._tail
+        no_token = end.rstrip().endswith(_DONE)
+        counted = TokenUsage(0, 0 if self.first is None else max(1, self._events - no_token))
+        for event in reversed(_events(end)):
             told = usage_of(event)
             if told is not None:
                 return TokenUsage(told.prompt, told.completion or counted.completion)

@@ -15,7 +15,9 @@ import sys
 from typing import Any
 
 KEY = os.environ["STUB_KEY"]
-STATE: dict[str, Any] = {"running": 0, "waiting": 0, "share": None, "sleeping": False, "left": 0, "asleep": 0}
+STATE: dict[str, Any] = {
+    "running": 0, "waiting": 0, "share": None, "sleeping": False, "left": 0, "asleep": 0, "sleeps": 0,
+}  # fmt: skip
 
 
 async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -35,8 +37,9 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             answer(writer, 200, STATE["metrics"])
         elif path == "/metrics":
             answer(writer, 404, {"error": {"message": "no such path"}})
-        elif path == "/wake":
-            STATE["sleeping"] = False
+        elif path in ("/wake", "/sleep"):
+            STATE["sleeping"] = path == "/sleep"
+            STATE["sleeps"] += STATE["sleeping"]
             answer(writer, 200, {})
         else:
             STATE["asleep"] += STATE["sleeping"]  # a request that should not have come

@@ -313,6 +313,28 @@ async def test_a_sleeping_engine_is_woken_before_it_gets_a_request(start: Start)
     assert (state["asleep"], state["sleeping"]) == (0, False)
 
 
+async def test_no_request_is_sent_to_an_engine_that_falls_asleep(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    stub = registry.ModelFormat("stub", "tests.support.engine_stub.resting", "json", "server", (".stub",))
+    monkeypatch.setitem(registry.FORMATS, "stub", stub)
+    monkeypatch.setattr("serving.engines.upstream.engine.READ_PERIOD", 0.001)
+    server = await serve(b" ", "--format", "stub", "--slots", "4")
+
+    async def call(number: int) -> None:
+        for _ in range(20):
+            assert (await server.post(chat(stream=number % 2 == 0), CHAT)).status == 200
+
+    await asyncio.gather(*map(call, range(3)))
+    engine = upstream_of(server.server._models.lifecycle.model().engine)
+    assert engine is not None
+
+    async def slept() -> bool:
+        return bool(json.loads(await asyncio.to_thread(engine.page, "/state"))["sleeps"] > 3)
+
+    while not await slept():
+        assert (await server.post(chat(), CHAT)).status == 200
+    assert json.loads(await asyncio.to_thread(engine.page, "/state"))["asleep"] == 0
+
+
 async def test_the_kv_cache_counts_as_slots(start: Start) -> None:
     server = await start("--slots", "4")
     caller = await server.connect()
