@@ -50,6 +50,7 @@ async def _world(folder: Path, sink: Receiver) -> AsyncIterator[World]:
         settings.gateway.domain,
         lambda name: models.write(artifacts, name).as_uri(),
         events=events,
+        openai=f"http://127.0.0.1:{port}/openai/v1",
         forget_downloads=lambda: shutil.rmtree(state / "artifacts", ignore_errors=True),
     )
     yield made

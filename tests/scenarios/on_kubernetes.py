@@ -54,6 +54,7 @@ async def world(config: pytest.Config, folder: Path) -> AsyncIterator[World]:
                 patience=PATIENCE,
                 lacks=LACKS,
                 events=await _events(cluster, target, folder, artifacts.address, namespace),
+                openai=f"{await _service(cluster, 'knodel-router')}/namespaces/{namespace}/openai/v1",
             )
             yield made
             await made.close()
@@ -72,11 +73,17 @@ async def _namespace(cluster: Cluster) -> AsyncIterator[str]:
 
 async def _events(cluster: Cluster, target: KubeTarget, folder: Path, address: str, namespace: str) -> Events:
     """The webhook at its Service's address, which this machine reaches as it does the gateway's."""
-    service = (await cluster.get(CORE_SERVICE, "knodel-eventing", SYSTEM_NAMESPACE))["spec"]
-    [port] = [one["port"] for one in service["ports"] if one["name"] == "http"]
+    webhook = await _service(cluster, "knodel-eventing")
     environment, options = {"KUBECONFIG": str(target.kubeconfig)}, ("--kube-context", target.context)
     sink = partial(_sink, cluster, address)
-    return Events(f"http://{service['clusterIP']}:{port}/events", folder, environment, options, namespace, sink)
+    return Events(f"{webhook}/events", folder, environment, options, namespace, sink)
+
+
+async def _service(cluster: Cluster, name: str) -> str:
+    """The address of one of Knodel's Services, which this machine reaches."""
+    service = (await cluster.get(CORE_SERVICE, name, SYSTEM_NAMESPACE))["spec"]
+    [port] = [one["port"] for one in service["ports"] if one["name"] == "http"]
+    return f"http://{service['clusterIP']}:{port}"
 
 
 @asynccontextmanager

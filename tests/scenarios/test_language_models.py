@@ -6,6 +6,8 @@ import json
 from collections import Counter
 from typing import Any
 
+import anthropic
+import openai
 import pytest
 
 from clusters.base.objects import POD, Object, name_of
@@ -102,3 +104,26 @@ async def test_a_version_with_a_slower_first_token_is_rolled_back(world: World) 
     assert (load.failures, load.broken) == ([], [])
     assert {text_of(answer) for answer in load.answers} == {"yes"}
     await world.carries("first", {"first-00001": 100})
+
+
+async def test_one_base_url_serves_all_models_of_the_namespace_to_the_sdks(world: World) -> None:
+    for name, artifact in (("left", "chat"), ("right", "chat-again")):
+        await world.deploy(name, storageUri=world.artifacts(artifact), minReplicas=1, **SPEC)
+    messages: Any = [user("hi")]
+    async with openai.AsyncOpenAI(base_url=world.openai, api_key="none", max_retries=5) as client:
+
+        async def listed() -> bool:
+            return {"left", "right"} <= {model.id async for model in client.models.list()}
+
+        await world.eventually(listed)
+        for name in ("left", "right"):
+            word: Any = {"extra_body": {"grammar": f'root ::= "{name}"'}}
+            stream = await client.chat.completions.create(model=name, messages=messages, stream=True, **word)
+            pieces = [chunk.choices[0].delta.content or "" async for chunk in stream if chunk.choices]
+            assert "".join(pieces) == name
+        with pytest.raises(openai.NotFoundError):
+            await client.chat.completions.create(model="neither", messages=messages)
+    base = world.openai.removesuffix("/v1")
+    async with anthropic.AsyncAnthropic(base_url=base, api_key="none", max_retries=5) as claude:
+        message = await claude.messages.create(model="left", max_tokens=4, messages=messages)
+        assert message.usage.output_tokens > 0

@@ -71,12 +71,15 @@ class World:
         patience: float = 1.0,
         lacks: Mapping[str, str] = MappingProxyType({}),
         events: Events | None = None,
+        openai: str = "",
         forget_downloads: Callable[[], None] = lambda: None,
     ) -> None:
         """Take the platform's `cluster` and its public addresses.
 
         `namespace` is used where a scenario names none. `address` is where replicas reach servers of a scenario's own,
         `events` the way of events where it stands.
+
+        `openai` is the base URL of the namespace's language models.
 
         `forget_downloads` takes from later replicas what earlier ones have downloaded, where they share a cache.
 
@@ -88,6 +91,7 @@ class World:
         self.namespace = namespace
         self.address = address
         self.events = events
+        self.openai = openai
         self.forget_downloads = forget_downloads
         self._gateway = gateway
         self._domain = domain
