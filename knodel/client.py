@@ -5,21 +5,38 @@ from __future__ import annotations
 import os
 import warnings
 import weakref
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self, TypeVar, overload
 
 from knodel.display.progress import new_progress
+from knodel.operations import chat as chatting
 from knodel.operations import inference, rollouts
 from knodel.operations import models as stored
+from knodel.operations.chat import Messages
 from knodel.operations.core import ClientCore, check_name, parse_url
+from knodel.results.chat import Chat
 from knodel.transport.asynchronous import AsyncDriver, async_iterator, awaitable
 from knodel.transport.common import check_client
 from knodel.transport.tasks import AsyncHttpxTransport
 from knodel.transport.threads import HttpxTransport
 from serving.client.blocking import BlockingDriver, blocking, blocking_iterator
 from serving.client.errors import UsageError
+from serving.client.inference.chat import TIMEOUT as CHAT_TIMEOUT
 from serving.client.platform_ref import DEFAULT_NAMESPACE
 from serving.client.targets import find_target
+
+M = TypeVar("M", bound=Callable[..., Any])
+
+
+def described_by(operation: Callable[..., Any]) -> Callable[[M], M]:
+    """Return a decorator that gives a method the docstring of an operation."""
+
+    def describe(method: M) -> M:
+        method.__doc__ = operation.__doc__
+        return method
+
+    return describe
 
 
 class KnodelWarning(UserWarning):
@@ -98,6 +115,33 @@ class Client:
     rollback = blocking(rollouts.rollback)
     emit_training_completed = blocking(stored.emit_training_completed)
 
+    @overload
+    def chat(
+        self, name: str, messages: Messages, *, stream: Literal[False] = False, adapter: str = "",
+        tag: str | None = None, timeout: float = CHAT_TIMEOUT, **parameters: Any,
+    ) -> Chat: ...  # fmt: skip
+
+    @overload
+    def chat(
+        self, name: str, messages: Messages, *, stream: Literal[True], adapter: str = "",
+        tag: str | None = None, timeout: float = CHAT_TIMEOUT, **parameters: Any,
+    ) -> Iterator[str]: ...  # fmt: skip
+
+    @described_by(chatting.chat)
+    def chat(
+        self, name: str, messages: Messages, *, stream: bool = False, adapter: str = "",
+        tag: str | None = None, timeout: float = CHAT_TIMEOUT, **parameters: Any,
+    ) -> Chat | Iterator[str]:  # fmt: skip
+        if stream:
+            return self.driver.iterate(chatting.chat(
+                self.core, name, messages, stream=True, adapter=adapter, tag=tag, timeout=timeout, **parameters
+            ))  # fmt: skip
+        return self.driver.run(
+            chatting.chat(
+                self.core, name, messages, stream=False, adapter=adapter, tag=tag, timeout=timeout, **parameters
+            )
+        )
+
 
 class AsyncClient:
     """A client of a Knodel platform for asyncio, with the arguments and operations of `Client`.
@@ -157,6 +201,33 @@ class AsyncClient:
     abort = awaitable(rollouts.abort)
     rollback = awaitable(rollouts.rollback)
     emit_training_completed = awaitable(stored.emit_training_completed)
+
+    @overload
+    def chat(
+        self, name: str, messages: Messages, *, stream: Literal[False] = False, adapter: str = "",
+        tag: str | None = None, timeout: float = CHAT_TIMEOUT, **parameters: Any,
+    ) -> Coroutine[Any, Any, Chat]: ...  # fmt: skip
+
+    @overload
+    def chat(
+        self, name: str, messages: Messages, *, stream: Literal[True], adapter: str = "",
+        tag: str | None = None, timeout: float = CHAT_TIMEOUT, **parameters: Any,
+    ) -> AsyncIterator[str]: ...  # fmt: skip
+
+    @described_by(chatting.chat)
+    def chat(
+        self, name: str, messages: Messages, *, stream: bool = False, adapter: str = "",
+        tag: str | None = None, timeout: float = CHAT_TIMEOUT, **parameters: Any,
+    ) -> Coroutine[Any, Any, Chat] | AsyncIterator[str]:  # fmt: skip
+        if stream:
+            return self.driver.iterate(chatting.chat(
+                self.core, name, messages, stream=True, adapter=adapter, tag=tag, timeout=timeout, **parameters
+            ))  # fmt: skip
+        return self.driver.run(
+            chatting.chat(
+                self.core, name, messages, stream=False, adapter=adapter, tag=tag, timeout=timeout, **parameters
+            )
+        )
 
 
 def _core(

@@ -27,7 +27,9 @@ sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # of a background job; commands that a test interrupts inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
-hypothesis.settings.register_profile("knodel", deadline=None)  # no test depends on how fast the machine is
+hypothesis.settings.register_profile(  # no test depends on how fast the machine is
+    "knodel", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("knodel")
 IN_HOME = own_home.entries()
 

@@ -32,7 +32,7 @@ ENOUGH: Final = 100
 LONGEST: Final = 60.0
 """Maximum age of a counted response in seconds: the default stable window."""
 MAX_BYTES: Final = 65_536
-"""Maximum bytes of one page: three times 257 buckets of at most 24 bytes, and the totals that the rollout judge
+"""Maximum bytes of one page: four times 257 buckets of at most 24 bytes, and the totals that the rollout judge
 reads.
 """
 

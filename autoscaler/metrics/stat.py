@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -28,6 +28,13 @@ DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 
 Startup = dict[str, float | bool | None]
 """The page's field: ms of each completed stage, else 0; whether the member was claimed; null for unknown values."""
+
+
+class Tokens(NamedTuple):
+    """Tokens of prompts and of completions; their totals since a replica's start, or a part of them."""
+
+    prompt: float
+    completion: float
 
 
 class BadSample(KnodelError):
@@ -53,6 +60,7 @@ class _Stats(msgspec.Struct, rename="camel"):
     startup: Startup | None = None
     format: str | None = None
     digest: str | None = None
+    tokens: Any = None
 
 
 _DECODER = msgspec.json.Decoder(_Stats)
@@ -74,6 +82,7 @@ class Sample:
     lag: float = 0.0
     format: str = ""  # of the model, if the server reports it
     digest: str = ""  # of the model's files, if the server reports it
+    tokens: Tokens | None = None  # of a language model
 
     @property
     def in_flight(self) -> float:
@@ -90,7 +99,8 @@ def parse_stats(body: bytes, at: float) -> Sample:
     totals = (stats.busy_seconds, stats.requests, stats.active, stats.queued)
     stages = _stages(stats.startup)
     digest = stats.digest if stats.digest is not None and DIGEST.fullmatch(stats.digest) else ""
-    return checked(Sample(at, *totals, stages, format=known_format(stats.format), digest=digest))
+    tokens = _tokens(stats.tokens)
+    return checked(Sample(at, *totals, stages, format=known_format(stats.format), digest=digest, tokens=tokens))
 
 
 def known_format(name: str | None) -> str:
@@ -103,6 +113,13 @@ def _stages(startup: Startup | None) -> Mapping[str, float]:
     values = ((name, (startup or {}).get(name)) for name in STAGES)
     numbers = ((name, value) for name, value in values if value is not None and not isinstance(value, bool))
     return {name: float(value) for name, value in numbers if 0.0 < value < LONGEST_STAGE}
+
+
+def _tokens(totals: Any) -> Tokens | None:
+    """Return the totals of a language model. No decision needs them, so invalid ones are dropped, not the reading."""
+    values: list[Any] = [totals.get(name) for name in Tokens._fields] if isinstance(totals, dict) else []
+    valid = [float(value) for value in values if type(value) in (int, float) and 0.0 <= value <= LARGEST_TOTAL]
+    return Tokens(*valid) if len(valid) == len(Tokens._fields) else None
 
 
 def checked(sample: Sample) -> Sample:

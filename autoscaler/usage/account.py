@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from autoscaler.metrics.stat import Sample
 from autoscaler.usage.meter import HOUR, KEPT_HOURS, NOTHING, Replica, Spent, Usage, hours_between
+from autoscaler.usage.tokens import TokenReadings
 from autoscaler.warmpool.claims.pods import FINISHED
 from autoscaler.warmpool.spec import requests_of
-from clusters.base.objects import Object, parse_timestamp
+from clusters.base.objects import Object, key_of, parse_timestamp
 from clusters.base.quantities import parse_quantity
 from clusters.net.endpoints import is_ready
 
@@ -51,6 +52,7 @@ class Account:
     _counted: ClockReading | None = None
     _read_at: float = float("-inf")
     _totals: dict[str, tuple[float, float]] = field(default_factory=dict)
+    _tokens: TokenReadings = field(default_factory=TokenReadings)
     _busy: float = 0.0  # pod-seconds with requests, read and not yet allocated
     _fresh: Spent = NOTHING  # of one hour, not yet in `written`
     _fresh_at: datetime | None = None
@@ -74,18 +76,20 @@ class Account:
 
     def observe(self, pods: Iterable[Object], now: ClockReading, *, canary: bool = False) -> None:
         """Set the present Pods. The first call also bills the time since the last write."""
-        holding = [pod for pod in pods if is_held(pod)]
+        present = list(pods)
+        holding = list(filter(is_held, present))
         if self._counted is None:
             self.canary = canary
             self._backfill(holding, now)
         self.count(now)
+        self._tokens.watch(str(key_of(pod)) for pod in present)
         self.held, self.ready = len(holding), sum(map(is_ready, holding))
         if not self.ready or canary is not self.canary:
             self.allocate(now)
         self.canary = canary
 
     def record_readings(self, last: Mapping[str, Sample], now: ClockReading) -> None:
-        """Record the last reading of each ready replica, which contains its busy time since the previous one.
+        """Record the last reading of each ready replica: its busy time and tokens since the previous one.
 
         A replica with several requests at once is busy once: at most for the time that has passed.
         """
@@ -98,6 +102,8 @@ class Account:
             self._totals[pod] = sample.at, sample.busy_seconds
         self._read_at = now.monotonic
         self.allocate(now)
+        grown = self._tokens.growth(last)
+        self._add(Spent(prompt_tokens=grown.prompt, completion_tokens=grown.completion), now.wall)
 
     def count(self, now: ClockReading) -> None:
         """Add the usage since the last call. Later readings divide the time of ready replicas into serving and idle."""
@@ -133,11 +139,11 @@ class Account:
 
     def _add(self, spent: Spent, at: datetime) -> None:
         if self.canary:
-            spent = Spent(canary=spent.pod_seconds, claims=spent.claims)
+            spent = replace(spent, serving=0.0, idle=0.0, starting=0.0, canary=spent.pod_seconds)
         if self._fresh_at is not None and _hour(at) != _hour(self._fresh_at):
             self.written = self.usage
         self._fresh_at = at
-        if spent.pod_seconds or spent.claims:
+        if spent != NOTHING:
             self._fresh += spent
             self.changes += 1
 

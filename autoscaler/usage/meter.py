@@ -7,19 +7,21 @@ The unit is pod-seconds: seconds times Pods that occupy resources of a node. By 
     starting   not ready yet, or no longer ready
     canary     of a version under trial beside the stable one, regardless of its work
 
-In addition, `claims` counts replicas from a warm pool; the pool's own bill is divided by them. Sums are kept by hour
-and by day (UTC), for `KEPT_HOURS` and `KEPT_DAYS`, in a separate `Meter` for each size of replicas.
+In addition, `claims` counts replicas from a warm pool; the pool's own bill is divided by them. Language models also
+have `tokens`, of prompts and of completions. Sums are kept by hour and by day (UTC), for `KEPT_HOURS` and `KEPT_DAYS`,
+in a separate `Meter` for each size of replicas.
 
     {"at":"2026-01-01T14:30:00Z","meters":[{"replica":{"cpu":1.0,"memory":1073741824.0},
-     "hours":{"2026-01-01T14":[12.5,40.0,3.1,0.0,1.0]},"days":{"2026-01-01":[12.5,40.0,3.1,0.0,1.0]}}]}
+     "hours":{"2026-01-01T14":[12.5,40.0,3.1,0.0,1.0]},"days":{"2026-01-01":[12.5,40.0,3.1,0.0,1.0]},
+     "tokens":{"hours":{"2026-01-01T14":[700,300]},"days":{"2026-01-01":[700,300]}}}]}
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import astuple, dataclass, field, fields
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Self
 
@@ -44,13 +46,15 @@ HOUR: Final = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Pod-seconds by purpose, and claims, in the order of the annotation."""
+    """Pod-seconds by purpose, and claims, in the order of the annotation; then tokens."""
 
     serving: float = 0.0
     idle: float = 0.0
     starting: float = 0.0
     canary: float = 0.0
     claims: float = 0.0
+    prompt_tokens: float = 0.0
+    completion_tokens: float = 0.0
 
     def __add__(self, other: Spent) -> Spent:
         return Spent(
@@ -59,6 +63,8 @@ class Spent:
             self.starting + other.starting,
             self.canary + other.canary,
             self.claims + other.claims,
+            self.prompt_tokens + other.prompt_tokens,
+            self.completion_tokens + other.completion_tokens,
         )
 
     @property
@@ -66,22 +72,24 @@ class Spent:
         """Sum of all purposes."""
         return self.serving + self.idle + self.starting + self.canary
 
-    @property
-    def is_nothing(self) -> bool:
-        """Whether all values are written as zero."""
-        return not any(round(value, DIGITS) for value in astuple(self))
-
     def to_json(self) -> list[float]:
-        """Return the annotation's representation."""
-        return [round(value, DIGITS) for value in astuple(self)]
+        """Return the annotation's representation, without the tokens."""
+        return [round(value, DIGITS) for value in (self.serving, self.idle, self.starting, self.canary, self.claims)]
+
+    def tokens_to_json(self) -> list[int]:
+        """Return the annotation's representation of the tokens."""
+        return [round(self.prompt_tokens), round(self.completion_tokens)]
 
     @classmethod
     def from_json(cls, values: Any) -> Spent:
         """Return the inverse of `to_json`; zero for an invalid row."""
-        wanted = len(fields(cls))
-        if not isinstance(values, list) or len(values) != wanted or not all(map(_is_amount, values)):
-            return cls()
-        return cls(*map(float, values))
+        return cls(*_amounts(values, 5))
+
+    @classmethod
+    def tokens_from_json(cls, values: Any) -> Spent:
+        """Return the inverse of `tokens_to_json`; zero for an invalid row."""
+        prompt, completion = _amounts(values, 2)
+        return cls(prompt_tokens=prompt, completion_tokens=completion)
 
 
 NOTHING: Final = Spent()
@@ -110,17 +118,18 @@ class Meter:
 
     def to_json(self) -> dict[str, Any]:
         """Return the annotation's representation."""
-        hours = {name: spent.to_json() for name, spent in self.hours.items() if not spent.is_nothing}
-        days = {name: spent.to_json() for name, spent in self.days.items() if not spent.is_nothing}
-        return {"replica": dict(self.replica), "hours": hours, "days": days}
+        hours, days = _rows(self.hours, Spent.to_json), _rows(self.days, Spent.to_json)
+        tokens = {"hours": _rows(self.hours, Spent.tokens_to_json), "days": _rows(self.days, Spent.tokens_to_json)}
+        more = {"tokens": tokens} if any(tokens.values()) else {}
+        return {"replica": dict(self.replica), "hours": hours, "days": days, **more}
 
     @classmethod
     def from_json(cls, value: Any) -> Self:
         """Return the inverse of `to_json`, without invalid values."""
         parts = value if isinstance(value, dict) else {}
         replica = {name: float(amount) for name, amount in _mapping(parts.get("replica")) if _is_amount(amount)}
-        hours = {name: Spent.from_json(row) for name, row in _mapping(parts.get("hours"))}
-        days = {name: Spent.from_json(row) for name, row in _mapping(parts.get("days"))}
+        tokens = dict(_mapping(parts.get("tokens")))
+        hours, days = _sums(parts.get("hours"), tokens.get("hours")), _sums(parts.get("days"), tokens.get("days"))
         return cls(replica, _newest(hours, KEPT_HOURS), _newest(days, KEPT_DAYS))
 
 
@@ -185,12 +194,33 @@ def _put(sums: dict[str, Spent], name: str, spent: Spent, kept: int) -> None:
         del sums[min(sums)]
 
 
+def _rows(sums: Mapping[str, Spent], row_of: Callable[[Spent], list[Any]]) -> dict[str, list[Any]]:
+    """Return the rows to write, without those of zeros."""
+    rows = {name: row_of(spent) for name, spent in sums.items()}
+    return {name: row for name, row in rows.items() if any(row)}
+
+
+def _sums(rows: Any, tokens: Any) -> dict[str, Spent]:
+    """Return the sums of written rows."""
+    found = {name: Spent.from_json(row) for name, row in _mapping(rows)}
+    for name, row in _mapping(tokens):
+        found[name] = found.get(name, NOTHING) + Spent.tokens_from_json(row)
+    return found
+
+
 def _newest(sums: Mapping[str, Spent], kept: int) -> dict[str, Spent]:
     return dict(sorted(sums.items())[-kept:])
 
 
 def _mapping(value: Any) -> list[tuple[str, Any]]:
     return [(str(name), one) for name, one in value.items()] if isinstance(value, dict) else []
+
+
+def _amounts(values: Any, wanted: int) -> list[float]:
+    """Return the numbers of a row; zeros for an invalid row."""
+    if not isinstance(values, list) or len(values) != wanted or not all(map(_is_amount, values)):
+        return [0.0] * wanted
+    return [float(value) for value in values]
 
 
 def _is_amount(value: Any) -> bool:

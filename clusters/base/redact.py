@@ -13,6 +13,8 @@ _WITHIN_URL: Final = re.compile(r"://[^\s'\"]*@")
 _ENTRY: Final = re.compile(r"\{.*\}", re.S)
 _ALIAS: Final = re.compile(r"(undefined alias )'[^']*'")
 _QUOTED_LENGTH: Final = 80  # characters
+_OBEYED: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""Control characters of terminals, and those that change lines or the direction of text."""
 _LONGEST_URL: Final = 500  # characters of a URL in a message
 
 
@@ -75,3 +77,11 @@ def printable(text: str) -> str:
 def escape_control(text: str) -> str:
     r"""Return the text with an escape such as `\x1b` for each control character: a terminal does not obey it."""
     return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
+
+
+def escape_terminal(text: str) -> str:
+    r"""Return a text of several lines with an escape such as `\x1b` for each character that a terminal obeys.
+
+    Unlike `escape_control`, it keeps what prose and code need: newlines, tabs, no-break spaces, and joiners of emoji.
+    """
+    return _OBEYED.sub(lambda found: repr(found[0])[1:-1], text)

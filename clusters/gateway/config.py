@@ -29,6 +29,7 @@ from clusters.gateway.route_config import (
     VERSION_DOMAIN,
     Json,
     foreign_host,
+    model_lists,
     path_form,
     starting_host,
     subset,
@@ -38,6 +39,7 @@ from clusters.gateway.route_config import (
 )
 from clusters.gateway.routes import Backend, Table, VirtualHost
 from clusters.net.hosts import ANY
+from clusters.net.language_models import LanguageModel
 
 VERSION_HOST: Final = f"tests{VERSION_DOMAIN}"  # each gateway has a secret one
 ANY_HOST: Final = (ANY,)
@@ -48,6 +50,8 @@ PARKED_SUBSET: Final = "parked"  # no route selects it
 
 _TYPE: Final = "type.googleapis.com/envoy.config."
 _VERSION_BYTES: Final = 8  # of the hash: 64 bits distinguish the versions of one gateway
+
+_LARGEST_LIST: Final = 16 * 1024 * 1024  # bytes of a list of language models: 100 000 of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +81,21 @@ class RouteMaker:
         self._others = [_raw(one) for one in (unknown_model(domain), path_form([ANY] if any_host else own), *foreign)]
         self._version_host = version_host
         self._known: dict[str, _Rendered] = {}
-        self._last: tuple[tuple[VirtualHost, ...], Resource] | None = None
+        self._last: tuple[tuple[VirtualHost, ...], tuple[LanguageModel, ...], Resource] | None = None
 
-    def make(self, hosts: tuple[VirtualHost, ...]) -> Resource:
-        """Return the route table of virtual hosts with distinct names and host names."""
-        if self._last is not None and self._last[0] is hosts:
-            return self._last[1]
+    def make(self, hosts: tuple[VirtualHost, ...], models: tuple[LanguageModel, ...] = ()) -> Resource:
+        """Return the route table of virtual hosts with distinct names and host names.
+
+        Of `models`, those are listed that the path form reaches.
+        """
+        if self._last is not None and self._last[0] is hosts and self._last[1] == models:
+            return self._last[2]
         rendered = [self._render(host) for host in hosts]
         self._known = {one.host.name: one for one in rendered}
-        resource = _route_table([*(one.entry for one in rendered), *self._others], self._version_host)
-        self._last = (hosts, resource)
+        reached = {host.path_form for host in hosts} if models else ()
+        lists = map(_raw, model_lists(one for one in models if f"{one.name}.{one.namespace}" in reached))
+        resource = _route_table([*(one.entry for one in rendered), *lists, *self._others], self._version_host)
+        self._last = (hosts, models, resource)
         return resource
 
     def _render(self, host: VirtualHost) -> _Rendered:
@@ -131,6 +140,7 @@ def _route_table(virtual_hosts: list[msgspec.Raw], version_at: str) -> Resource:
     table = {
         "@type": _TYPE + "route.v3.RouteConfiguration",
         "name": ROUTE_TABLE,
+        "max_direct_response_body_size_bytes": _LARGEST_LIST,
         "virtual_hosts": [_raw(version_host(version_at, version)), *virtual_hosts],
         "request_headers_to_remove": [ORIGINAL_PATH, *ADDED_BY_ENVOY],
         "response_headers_to_remove": STRIPPED_FROM_ANSWERS,

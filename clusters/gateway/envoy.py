@@ -137,7 +137,7 @@ class Envoy:
         Only changed files are written. Raises ConfigurationRejected, and NotServing when Envoy does not apply them in
         time. Then the files remain, so that Envoy or its successor can apply them later. Call again to find out.
         """
-        routes = self._maker.make(table.hosts)
+        routes = self._maker.make(table.hosts, table.models)
         wanted = _Configuration(routes, endpoints(table))
         if wanted == self._confirmed:
             return

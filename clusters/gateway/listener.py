@@ -13,9 +13,11 @@ from typing import Any, Final
 from clusters.gateway.config import ROUTE_TABLE
 from clusters.gateway.headers import STRIPPED_FROM_REQUESTS, STRIPPED_PREFIXES
 from clusters.gateway.limits import GatewayLimits
+from clusters.gateway.openai_script import OPENAI_SCRIPT_NAME
 from clusters.gateway.replies import guards, local_replies
 from clusters.gateway.route_config import (
     LUA_FILTER,
+    OPENAI_SCRIPT,
     OWN_METADATA,
     PATH_FORM_SCRIPT,
     PATH_FORM_SCRIPT_NAME,
@@ -64,7 +66,7 @@ def connection_manager(routes: Path, access_log: Path, limits: GatewayLimits) ->
         "stat_prefix": STATS_PREFIX,
         "codec_type": "AUTO",  # HTTP/1.1, and HTTP/2 with prior knowledge
         "rds": {"route_config_name": ROUTE_TABLE, "config_source": file_source(routes)},
-        "http_filters": [_guards(limits), _path_form(), {"name": "envoy.filters.http.router", "typed_config": router}],
+        "http_filters": [_guards(limits), _scripts(), {"name": "envoy.filters.http.router", "typed_config": router}],
         "early_header_mutation_extensions": [_strip_internal_headers()],
         "local_reply_config": local_replies(limits),
         "access_log": [_access_log(access_log)],
@@ -129,9 +131,12 @@ def _guards(limits: GatewayLimits) -> Json:
     }
 
 
-def _path_form() -> Json:
-    """Return the filter of the path form, which only runs where a virtual host selects the script."""
-    scripts = {PATH_FORM_SCRIPT_NAME: {"inline_string": PATH_FORM_SCRIPT}}
+def _scripts() -> Json:
+    """Return the filter of the scripts, which runs only where a virtual host or a route selects one."""
+    scripts = {
+        PATH_FORM_SCRIPT_NAME: {"inline_string": PATH_FORM_SCRIPT},
+        OPENAI_SCRIPT_NAME: {"inline_string": OPENAI_SCRIPT},
+    }
     return {
         "name": LUA_FILTER,
         "typed_config": {"@type": _EXTENSIONS + "filters.http.lua.v3.Lua", "source_codes": scripts},

@@ -6,11 +6,13 @@ Pure. Field names are those of `envoy.config.route.v3`.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from clusters.gateway.headers import STRIPPED_FROM_REQUESTS
+from clusters.gateway.openai_script import MODEL_KEY, MODEL_LIST_DOMAIN, OPENAI_PATH, OPENAI_SCRIPT_NAME, openai_script
 from clusters.gateway.routes import Headers, Route, RouteSplit, VirtualHost
+from clusters.net.language_models import LARGEST_BODY, LanguageModel, entries, model_list
 
 CLUSTER: Final = "revisions"
 METADATA: Final = "envoy.lb"  # the metadata namespace of Envoy's subset load balancer
@@ -50,7 +52,9 @@ function envoy_on_request(handle)
     host = name .. ".{SHORT_FORM_NAMESPACE}"
   end
   headers:add("{ORIGINAL_PATH}", asked)
-  handle:streamInfo():dynamicMetadata():set("{OWN_METADATA}", "path", asked)
+  local metadata = handle:streamInfo():dynamicMetadata()
+  metadata:set("{OWN_METADATA}", "path", asked)
+  metadata:set("{OWN_METADATA}", "{MODEL_KEY}", name)
   headers:replace(":authority", host .. "{PATH_FORM_DOMAIN}")
   handle:clearRouteCache()
 end
@@ -62,6 +66,14 @@ end
 
 Path forms as routes would double the table, and Envoy would match them one by one.
 """
+
+OPENAI_SCRIPT: Final = openai_script(OWN_METADATA, ORIGINAL_PATH, PATH_FORM_DOMAIN, SHORT_FORM_NAMESPACE)
+_OPENAI_PATHS: Final[tuple[dict[str, Any], ...]] = (
+    {"path_separated_prefix": OPENAI_PATH},
+    {"safe_regex": {"regex": rf"/namespaces/[a-z0-9-]+{OPENAI_PATH}(/.*)?"}},
+)
+
+_NO_CLUSTER: Final = "knodel-internal-none"  # a header that no request has
 
 PLATFORM: Final = {"name": "knodel", "version": "1", "extensions": ["binary_tensor_data", "model_repository"]}
 """Server metadata of the Open Inference Protocol for the platform as a whole (`GET /v2`)."""
@@ -116,14 +128,49 @@ def path_form(hosts: Sequence[str]) -> Json:
     `PATH_FORM_SCRIPT` converts the path form to a Host and selects a route again. It needs the last route to run: Envoy
     selects scripts by route, not by virtual host.
     """
-    by_path = {"@type": _EXTENSIONS + "filters.http.lua.v3.LuaPerRoute", "name": PATH_FORM_SCRIPT_NAME}
     fixed = [entry for path, answer in _FIXED_ANSWERS for entry in _fixed(path, answer)]
+    by_body = [_by_body(match) for match in _OPENAI_PATHS]
     return {
         "name": "path form",
         "domains": list(hosts),
-        "routes": [*fixed, {"match": {"prefix": "/"}, "direct_response": {"status": 404}}],
-        "typed_per_filter_config": {LUA_FILTER: by_path},
+        "routes": [*fixed, *by_body, {"match": {"prefix": "/"}, "direct_response": {"status": 404}}],
+        "typed_per_filter_config": _script(PATH_FORM_SCRIPT_NAME),
     }
+
+
+def model_lists(models: Iterable[LanguageModel]) -> list[Json]:
+    """Return the virtual hosts with the lists of language models, one for each namespace that has any.
+
+    `OPENAI_SCRIPT` selects one by its Host. The last one is that of all other namespaces, an empty list.
+    """
+    by_namespace: dict[str, list[LanguageModel]] = {}
+    for model in models:
+        by_namespace.setdefault(model.namespace, []).append(model)
+    lists = [_list_host(f"models of {one}", one + MODEL_LIST_DOMAIN, by_namespace[one]) for one in sorted(by_namespace)]
+    return [*lists, _list_host("no models", f"*{MODEL_LIST_DOMAIN}", ())]
+
+
+def _list_host(name: str, domain: str, models: Sequence[LanguageModel]) -> Json:
+    path = f"{OPENAI_PATH}/models"
+    fixed = _fixed(path, model_list(models))
+    for entry in (entry for model in models for entry in entries(model)):
+        fixed += _fixed(f"{path}/{entry['id']}", entry)
+    return {"name": name, "domains": [domain], "routes": fixed}
+
+
+def _by_body(match: Json) -> Json:
+    """Return a route whose requests are held until the body is complete, and then routed by `OPENAI_SCRIPT`."""
+    return {
+        "match": match,
+        # Only a route to a cluster has a limit of its own. This one has none: without the script it responds with 404.
+        "route": {"cluster_header": _NO_CLUSTER, "cluster_not_found_response_code": "NOT_FOUND"},
+        "request_body_buffer_limit": LARGEST_BODY,
+        "typed_per_filter_config": _script(OPENAI_SCRIPT_NAME),
+    }
+
+
+def _script(name: str) -> Json:
+    return {LUA_FILTER: {"@type": _EXTENSIONS + "filters.http.lua.v3.LuaPerRoute", "name": name}}
 
 
 def version_host(host: str, version: str) -> Json:

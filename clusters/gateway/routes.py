@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from clusters.base.objects import Key
+from clusters.net.language_models import LanguageModel
 
 Headers = tuple[tuple[str, str], ...]
 """Names and values of headers, in order."""
@@ -67,10 +68,12 @@ class Table:
     """The complete routing table.
 
     The `activator` serves revisions without an entry in `backends` and holds their requests until there is one. The
-    `parked` backends get no new requests, but their active ones are counted (`Envoy.requests_at`).
+    `parked` backends get no new requests, but their active ones are counted (`Envoy.requests_at`). `models` are the
+    language models, of which those are listed that the path form reaches.
     """
 
     hosts: tuple[VirtualHost, ...] = ()
     backends: Mapping[Key, tuple[Backend, ...]] = field(default_factory=dict)
     activator: Backend | None = None
     parked: frozenset[Backend] = frozenset()
+    models: tuple[LanguageModel, ...] = ()

@@ -25,6 +25,7 @@ from knodel.display.html import (
     table,
 )  # fmt: skip
 from knodel.display.numbers import milliseconds, outcome_text, share, short_digest, short_time, short_uri
+from knodel.results.chat import Chat
 from knodel.results.explanation import Explanation, ReplicaStart
 from knodel.results.model import Model, ModelHistory, ModelList, ModelNoticeList, ModelVersion, TrafficSplit
 from knodel.results.prediction import Prediction, PredictionOutput
@@ -202,6 +203,20 @@ def _prediction(answer: Prediction) -> Html:
     )
 
 
+def _chat(answer: Chat) -> Html:
+    tokens = [
+        f"{answer.usage[key]} tokens of the {what}"
+        for what, key in (("prompt", "prompt_tokens"), ("answer", "completion_tokens"))
+        if key in answer.usage
+    ]
+    cut = ["cut off at the limit of tokens"] if answer.finish_reason == "length" else []
+    return page(
+        f"Answer of {answer.model}",
+        muted(", ".join([*filter(None, [answer.revision]), *tokens, *cut])),
+        element("div", answer.text, style="white-space:pre-wrap;"),
+    )
+
+
 def _columns(output: PredictionOutput) -> list[str]:
     width = _width(output)
     return [output.name] if width == 1 else [f"{output.name}_{index}" for index in range(width)]
@@ -277,4 +292,5 @@ _PAGES: Final[dict[type, Callable[[Any], Html]]] = {
     RolloutStep: _rollout,
     Explanation: _explanation,
     Prediction: _prediction,
+    Chat: _chat,
 }

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from clusters.base.redact import escape_terminal
 from knodel.display.numbers import outcome_text, short_digest, short_time
+from knodel.results.chat import Chat
 from knodel.results.explanation import Explanation
 from knodel.results.model import Model, ModelHistory, ModelList, ModelNoticeList, TrafficSplit
 from knodel.results.prediction import Prediction
@@ -89,6 +91,17 @@ def _prediction(answer: Prediction) -> str:
     return f"Prediction of {answer.model}{by} in {answer.seconds * 1000:.1f} ms{outputs}"
 
 
+def _chat(answer: Chat) -> str:
+    by = f" ({answer.revision})" if answer.revision else ""
+    return f"Answer of {answer.model}{by}{_tokens(answer)}\n{escape_terminal(answer.text)}"
+
+
+def _tokens(answer: Chat) -> str:
+    tokens = answer.usage.get("completion_tokens")
+    count = "" if tokens is None else f": {tokens} tokens"
+    return f"{count}, cut off at the limit of tokens" if answer.finish_reason == "length" else count
+
+
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], empty: str) -> str:
     """Return aligned columns, without those that are empty in each row."""
     if not rows:
@@ -111,4 +124,5 @@ _TEXTS: Final[dict[type, Callable[[Any], str]]] = {
     RolloutStep: _step,
     Explanation: _explanation,
     Prediction: _prediction,
+    Chat: _chat,
 }

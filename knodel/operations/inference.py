@@ -8,48 +8,49 @@ from types import NoneType
 from typing import Any, NamedTuple
 
 from clusters.base.errors import KnodelError
-from knodel.inference.entrance import DENIED, Entrance, denied, entrance_of
 from knodel.inference.inputs import InputTensor, inputs_of, is_raw_request, row_count, rows_of
 from knodel.inference.metadata import ModelMetadata, metadata_from
+from knodel.inference.sending import Destination, error_of, send
 from knodel.inference.wire import decode, encode, to_json
 from knodel.operations.core import ClientCore, check_name, check_timeout
 from knodel.results.prediction import Prediction, PredictionOutput
 from serving.client.effects import (
     Call,
     HttpAnswer,
-    HttpRequest,
     Item,
     Items,
     Spawn,
     Tell,
-    exchange,
     now,
     receive,
-    sleep,
 )
-from serving.client.errors import ClientError, ModelError, NotConnected, Unreachable, UsageError
-from serving.client.inference.failures import NOT_FOUND, failure_of
+from serving.client.errors import ClientError, ModelError, UsageError
 
 TIMEOUT = 610.0  # s; a little above the maximum timeout of a Model
 PARALLEL = 4
 RECENT = 50  # durations of calls that are kept for each model
-RETRY_DELAY = 0.2  # s before the second attempt to connect; doubled for each further one
 STALE = frozenset({400, 404})
 """Statuses after which the metadata of a model is read again: its inputs may have changed."""
-BUSY = frozenset({429, 503})
-"""Statuses of a server that did not execute the request, if it says when to send it again."""
 REVISION = "knodel-revision"
 
 
 class _Request(NamedTuple):
-    """An inference request of one model: its name, tag and limit in seconds, and the fields of the body."""
+    """An inference request of one model: the model with its limit in seconds, and the fields of the body."""
 
-    name: str
-    tag: str
-    timeout: float
+    to: Destination
     outputs: Sequence[str] | None
     parameters: Mapping[str, Any] | None
     request_id: str
+
+    @property
+    def name(self) -> str:
+        """The name of the model."""
+        return self.to.name
+
+    @property
+    def tag(self) -> str:
+        """The tag of the version; empty without one."""
+        return self.to.tag
 
 
 def predict(
@@ -82,8 +83,8 @@ def predict(
         answer = client.predict("iris", [[5.1, 3.5, 1.4, 0.2]])
         answer["output-0"], answer.to_pandas()
     """
-    request = _Request(check_name(name), "" if tag is None else check_name(tag, "tag"), check_timeout(timeout),
-                       outputs, parameters, request_id)  # fmt: skip
+    to = Destination(check_name(name), "" if tag is None else check_name(tag, "tag"), check_timeout(timeout))
+    request = _Request(to, outputs, parameters, request_id)
     if batch_size is not None and (isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1):
         raise UsageError(f"batch_size is {batch_size!r}: give a number of rows, such as 1000")
     if isinstance(parallel, bool) or not isinstance(parallel, int) or parallel < 1:
@@ -122,9 +123,9 @@ def _inputs(core: ClientCore, request: _Request, data: Any) -> Call[tuple[ModelM
 
 
 def _metadata(core: ClientCore, request: _Request) -> Call[ModelMetadata]:
-    answer = yield from _attempts(core, request, "GET", "", {}, None)
+    answer = yield from send(core, request.to, "GET", f"/v2/models/{request.name}", {}, None)
     if answer.status != 200:
-        raise (yield from _failure(core, request, answer))
+        raise (yield from error_of(core, request.to, answer))
     key = request.name, request.tag
     metadata = metadata_from(request.name, answer.content, answer.headers.get(REVISION, ""))
     if (before := core.metadata.get(key)) is not None:
@@ -169,57 +170,10 @@ def _infer(core: ClientCore, request: _Request, inputs: Sequence[InputTensor]) -
 
 def _send(core: ClientCore, request: _Request, headers: Mapping[str, str], body: bytes) -> Call[HttpAnswer]:
     """Send an inference request and return the response of a model. Raises the error of any other response."""
-    answer = yield from _attempts(core, request, "POST", "/infer", headers, body)
+    answer = yield from send(core, request.to, "POST", f"/v2/models/{request.name}/infer", headers, body)
     if answer.status != 200:
-        raise (yield from _failure(core, request, answer))
+        raise (yield from error_of(core, request.to, answer))
     return answer
-
-
-def _failure(core: ClientCore, request: _Request, answer: HttpAnswer) -> Call[KnodelError]:
-    if answer.status == NOT_FOUND:
-        core.entrances.pop((request.name, request.tag), None)
-    if core.url is not None and answer.status in DENIED:
-        return denied(core.url.endpoint, answer.status)
-    return (yield from failure_of(core.ref, request.name, core.namespace, answer))
-
-
-def _attempts(
-    core: ClientCore, request: _Request, method: str, suffix: str, headers: Mapping[str, str], body: bytes | None
-) -> Call[HttpAnswer]:
-    """Send a request, again while it certainly was not executed, and return the response.
-
-    Raises Unreachable; if the request may have run, the message has that.
-    """
-    deadline, attempt = (yield from now()) + request.timeout, 0
-    while True:
-        entrance: Entrance = yield from entrance_of(core, request.name, request.tag)
-        left = deadline - (yield from now())
-        made = HttpRequest(
-            entrance.endpoint, method, f"{entrance.path}/v2/models/{request.name}{suffix}",
-            {**entrance.headers, **headers}, body, max(left, 0.001), inference=True,
-        )  # fmt: skip
-        try:
-            answer = yield from exchange(made)
-        except NotConnected:
-            core.entrances.pop((request.name, request.tag), None)  # a platform that was started again has moved
-            delay = RETRY_DELAY * 2**attempt
-            if attempt >= core.retries or (yield from now()) + delay > deadline:
-                raise
-        except Unreachable as error:
-            if method != "GET":
-                raise Unreachable(
-                    f"{error}; the request to model {request.name} may have run, so it was not sent again"
-                ) from error
-            delay = RETRY_DELAY * 2**attempt
-            if attempt >= core.retries or (yield from now()) + delay > deadline:
-                raise
-        else:
-            wanted = answer.retry_after(RETRY_DELAY) if answer.status in BUSY else None
-            if wanted is None or attempt >= core.retries or (yield from now()) + wanted > deadline:
-                return answer
-            delay = wanted
-        attempt += 1
-        yield from sleep(delay)
 
 
 def _send_parts(

@@ -39,6 +39,7 @@ def deploy(
     max_replicas: int | None = None,
     digest: str | None = None,
     secret: str | None = None,
+    llm: Mapping[str, Any] | None = None,
     allow_code: bool = False,
     wait: bool = True,
     timeout: float = DEPLOY_TIMEOUT,
@@ -52,6 +53,7 @@ def deploy(
     `example` has a few rows for the warm-up of an object in memory. `version` is a label. `rollout=True` rolls the
     version out in judged steps, and a dict sets fields of `spec.rollout`, such as `{"steps": [10, 100]}`. `canary`
     gives it a percentage. `digest` is the expected one of the files, `secret` the name of the Secret with credentials.
+    `llm` has options of a language model, the fields of `spec.llm` to change, such as `{"contextLength": 8192}`.
     `allow_code` is your consent that servers run the code of the object.
     `wait=False` returns at once. `timeout` is in seconds.
 
@@ -68,7 +70,9 @@ def deploy(
     check_name(name)
     if not isinstance(rollout, bool | Mapping | NoneType):
         raise UsageError(f"rollout is {rollout!r}: give True, False, or a dict of fields of spec.rollout")
-    fields = DeployFields(None, digest, format, secret, version, canary, rollout, min_replicas, max_replicas)
+    if not isinstance(llm, Mapping | NoneType):
+        raise UsageError(f"llm is {llm!r}: give a dict of fields of spec.llm")
+    fields = DeployFields(None, digest, format, secret, version, canary, rollout, min_replicas, max_replicas, llm)
     api = yield from core.calls(seconds)
     run = partial(deploy_files, api, ref, name, core.namespace, wait=seconds if wait else None)
     if model is None or is_location(model):

@@ -171,12 +171,15 @@ def comparisons(view: RolloutView) -> list[Row]:
     """
     numbers = view.state.judgement.verdict.numbers if view.state.judgement is not None else {}
     judge = view.rule.judge
-    slow = f"slow (p{100 * judge.quantile:g} x {judge.max_latency_ratio:g})"
+    quantile = f"p{100 * judge.quantile:g}"
+    limit = f"({quantile} x {judge.max_latency_ratio:g})"
     rows = [
         _counts(numbers),
         *_rates("errors", "errors", numbers),
-        *_rates("slow", slow, numbers),
-        *_latency(f"latency p{100 * judge.quantile:g}", numbers),
+        *_rates("slow", f"slow {limit}", numbers),
+        *_latency("latency", f"latency {quantile}", numbers),
+        *_rates("slowTokens", f"slow tokens {limit}", numbers),
+        *_latency("interTokenLatency", f"between tokens {quantile}", numbers),
     ]
     metrics = {metric.name: metric.max for metric in judge.metrics}
     for name, most in metrics.items():
@@ -207,8 +210,8 @@ def _rates(prefix: str, label: str, numbers: Mapping[str, float]) -> Sequence[Ro
     return [(label, f"{stable:.2%}", f"{candidate:.2%}", between, f"{_points(harm)} points" if harm else "")]
 
 
-def _latency(label: str, numbers: Mapping[str, float]) -> Sequence[Row]:
-    stable, candidate = numbers.get("stable.latency"), numbers.get("candidate.latency")
+def _latency(name: str, label: str, numbers: Mapping[str, float]) -> Sequence[Row]:
+    stable, candidate = numbers.get(f"stable.{name}"), numbers.get(f"candidate.{name}")
     if stable is None and candidate is None:
         return []
     ratio = f"{candidate / stable:.2f} x" if stable and candidate else ""

@@ -68,8 +68,8 @@ class HttpTransport:
 
     def open(self, request: HttpRequest, silence: float | None) -> HttpAnswer:
         """Perform `OpenStream`."""
-        endpoint, method, target, headers, _, timeout, _ = request
-        lines = open_lines(endpoint, method, target, headers=headers, timeout=timeout, silence=silence)
+        endpoint, method, target, headers, body, timeout, _ = request
+        lines = open_lines(endpoint, method, target, body=body, headers=headers, timeout=timeout, silence=silence)
         response = lines.response
         answer = HttpAnswer(response.status, response.phrase, response.names(), stream=lines)
         if response.status < OK_BELOW:

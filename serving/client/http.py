@@ -177,12 +177,12 @@ class LineReader:
 
 
 def open_lines(
-    endpoint: ServerAddress, method: str, target: str, *, headers: Mapping[str, str], timeout: float,
-    silence: float | None,
+    endpoint: ServerAddress, method: str, target: str, *, body: bytes | None = None, headers: Mapping[str, str],
+    timeout: float, silence: float | None,
 ) -> LineReader:  # fmt: skip
     """Send a request and return its response as a stream of lines. Raises as `exchange`, which has the arguments."""
     return LineReader(
-        exchange(endpoint, method, target, headers=headers, timeout=timeout, stream=True, silence=silence)
+        exchange(endpoint, method, target, body=body, headers=headers, timeout=timeout, stream=True, silence=silence)
     )
 
 

@@ -61,23 +61,52 @@ class Amounts:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenAmounts:
+    """The tokens of a language model."""
+
+    prompt: float = 0.0
+    completion: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """Tokens of prompts and of completions."""
+        return self.prompt + self.completion
+
+    def plus(self, spent: Spent) -> TokenAmounts:
+        """Return the sum of these tokens and those of `spent`."""
+        return TokenAmounts(self.prompt + spent.prompt_tokens, self.completion + spent.completion_tokens)
+
+    def to_json(self) -> dict[str, int]:
+        """Return the tokens by kind, and `total`."""
+        return {"prompt": round(self.prompt), "completion": round(self.completion), "total": round(self.total)}
+
+
+@dataclass(frozen=True, slots=True)
 class Bill:
-    """The bill of one model for a period: pod-seconds and money."""
+    """The bill of one model for a period: pod-seconds and money; tokens of a language model."""
 
     namespace: str
     model: str
     held: Amounts = field(default_factory=Amounts)
     cost: Amounts = field(default_factory=Amounts)
+    tokens: TokenAmounts = field(default_factory=TokenAmounts)
+
+    @property
+    def cost_per_1000_tokens(self) -> float | None:
+        """The cost of all purposes for 1000 tokens, of prompts and of completions; None without tokens."""
+        return self.cost.total / self.tokens.total * 1000 if self.tokens.total else None
 
 
 @dataclass(slots=True)
 class _Line:
     held: Amounts = field(default_factory=Amounts)
     cost: Amounts = field(default_factory=Amounts)
+    tokens: TokenAmounts = field(default_factory=TokenAmounts)
     claims: float = 0.0
 
     def add(self, spent: Spent, price: float) -> None:
         self.held, self.cost = self.held.plus(spent, 1.0), self.cost.plus(spent, price)
+        self.tokens = self.tokens.plus(spent)
         self.claims += spent.claims
 
     def add_pool(self, seconds: float, cost: float) -> None:
@@ -96,7 +125,7 @@ def make_bills(
                 line.add(spent, prices.of_second(replica))
     for namespace, held, cost in _pools(pools, prices, period, now):
         _share(lines, namespace, held, cost)
-    found = [Bill(namespace, model, line.held, line.cost) for (namespace, model), line in lines.items()]
+    found = [Bill(*names, line.held, line.cost, line.tokens) for names, line in lines.items()]
     return sorted(found, key=lambda bill: (bill.model == POOLS, bill.namespace, bill.model))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Final
 
@@ -17,12 +18,19 @@ NO_FORECAST: Final = (
 )
 SMALL: Final = 0.01
 """Amounts below it are shown with more than two decimals."""
+MOST_DECIMALS: Final = 12
 
 
 def money(amount: float, currency: str = "") -> str:
     """Return an amount as text: `12.40 EUR`, or with more decimals if it is small: `0.031 EUR`."""
     text = f"{amount:.2f}" if amount >= SMALL or not amount else f"{amount:.2g}"
     return f"{text} {currency}".strip()
+
+
+def small_money(amount: float) -> str:
+    """Return an amount with at least two decimals and two significant digits: `1.25`, `0.00041`."""
+    digits = 1 - math.floor(math.log10(amount)) if amount > 0 else 0
+    return f"{amount:.{max(2, min(digits, MOST_DECIMALS))}f}"
 
 
 def forecast_lines(name: str, forecast: Forecast) -> Iterator[str]:

@@ -13,7 +13,7 @@ from clusters.base import durations
 from clusters.base.objects import MODEL, OWN_KINDS
 from serving.crds.definition import TABLES, make_schema
 from serving.types.event_source import EventMapping
-from serving.types.fields import Duration, Field, Flag, Text
+from serving.types.fields import Duration, Field, Flag, Text, Texts
 from serving.types.schema import INT_OR_STRING, RULES, Schema
 from serving.types.settings.settings import describe_settings
 from serving.types.tables import Items, Nested, table_of
@@ -78,6 +78,9 @@ def _field_schema(field: Field) -> Schema:
             schema["properties"] = {name: _field_schema(one) for name, one in table_of(field.table).items()}
         case Items():
             schema["items"] = _field_schema(field.item)
+        case Texts():
+            schema["propertyNames"] = {"pattern": f"^({field.keys.pattern})$"}
+            schema["additionalProperties"] = _without_extensions(schema["additionalProperties"])
         case Duration():
             word = f"{field.word[0]}|" if field.word[0] else ""
             schema["pattern"] = f"^({word}{durations.DURATION.pattern})$"
@@ -171,7 +174,9 @@ def _type(field: Field) -> str:
             return _TYPES.get(type(field), type(field).__name__.lower())
 
 
-_TYPES: Final[Mapping[type, str]] = {Text: "text", Flag: "true or false", Nested: "mapping", EventMapping: "mapping"}
+_TYPES: Final[Mapping[type, str]] = {
+    Text: "text", Texts: "mapping of texts", Flag: "true or false", Nested: "mapping", EventMapping: "mapping",
+}  # fmt: skip
 _WRITTEN_TYPES: Final = {"string": "text", "boolean": "true or false", "object": "mapping", "array": "list"}
 
 

@@ -193,6 +193,10 @@ def _counts(about: str) -> Schema:
                 "integer", "Other requests: those whose caller disconnected before the response.", format="int64"
             ),
             "latency": {**plain("object", "Number of responses by latency bucket."), "additionalProperties": _COUNT},
+            "interTokenLatency": {
+                **plain("object", "Number of streamed responses of a language model by mean time between tokens."),
+                "additionalProperties": _COUNT,
+            },
         },
     )
 

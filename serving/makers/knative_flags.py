@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from serving.types.faults import claim_of
-from serving.types.model import Model
+from serving.types.model import Model, claims_of
 
 NAMESPACE = "knative-serving"
 
@@ -117,6 +116,6 @@ def flags_needed(model: Model) -> tuple[Flag, ...]:
         TAG_HEADER: model.spec.rollout is not None or any(entry.tag for entry in model.spec.traffic),
         EMPTY_DIR: True,
         NO_LIMIT: model.spec.container_concurrency == 0,
-        VOLUME_CLAIMS: bool(claim_of(model.spec.storage_uri)),
+        VOLUME_CLAIMS: bool(claims_of(model.spec)),
     }
     return tuple(flag for flag in FLAGS if needs.get(flag, False))

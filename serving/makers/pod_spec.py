@@ -27,8 +27,8 @@ from serving.types.annotations import (
     LABEL_VARIANT,
 )
 from serving.types.code import runs_code
-from serving.types.faults import claim_of
-from serving.types.model import Model, Resources, ServerSpec, Variant
+from serving.types.llm import NO_LLM, Llm
+from serving.types.model import Model, Resources, ServerSpec, Variant, claims_of
 from serving.types.settings.runtimes import runtime_of
 from serving.types.settings.settings import ServerSettings, Settings
 from serving.types.warm_pool import PoolTemplate
@@ -73,7 +73,7 @@ def make_revision_spec(model: Model, variant: Variant | None, server: ServerSett
     """Return a RevisionSpec with one container, which runs the model."""
     resources = _resources(model, variant)
     record = "" if model.spec.digest else names.digests(model)
-    mounts = _mounts(model.spec.secret, claim_of(model.spec.storage_uri), record)
+    mounts = _mounts(model.spec.secret, claims_of(model.spec), record)
     return _revision_spec(model.spec, resources, _arguments(model, resources), mounts, server)
 
 
@@ -122,13 +122,12 @@ def _revision_spec(
     return made
 
 
-def _mounts(secret: str, volume_claim: str = "", record: str = "") -> list[Mount]:
+def _mounts(secret: str, volume_claims: Sequence[str] = (), record: str = "") -> list[Mount]:
     """Return the volumes of a replica with their mounts."""
     found = [scratch()]
     if secret:
         found.append(credentials(secret))
-    if volume_claim:
-        found.append(claim(volume_claim))
+    found += [claim(name, number) for number, name in enumerate(volume_claims, 1)]
     if record:
         found.append(digests(record))
     return found
@@ -157,7 +156,7 @@ def _annotations(model: Model, resources: Resources) -> dict[str, str]:
 def _load_parameters(model: Model, resources: Resources) -> str:
     """Return the model's arguments as JSON parameters of the load call to a member of a warm pool."""
     spec = model.spec
-    parameters: dict[str, str | int | float] = {
+    parameters: dict[str, Any] = {
         "name": model.name,
         "storageUri": spec.storage_uri,
         "digest": spec.digest,
@@ -168,8 +167,22 @@ def _load_parameters(model: Model, resources: Resources) -> str:
     }
     if spec.batching is not None:
         parameters |= {"maxBatchSize": spec.batching.max_batch_size, "maxBatchLatency": spec.batching.max_latency}
+    parameters["llm"] = _llm_parameters(spec.llm)
     given = {name: value for name, value in parameters.items() if value}
     return json.dumps(given, sort_keys=True, separators=(",", ":"))
+
+
+def _llm_parameters(llm: Llm) -> Object:
+    """Return the options of a language model as in its manifest, without empty ones."""
+    adapters = [{"name": one.name, "uri": one.uri, "digest": one.digest} for one in llm.adapters]
+    parameters: Object = {
+        "contextLength": llm.context_length,
+        "embeddings": llm.embeddings,
+        "adapters": [{name: value for name, value in one.items() if value} for one in adapters],
+        "toolParser": llm.tool_parser,
+        "engineArgs": dict(llm.engine_args),
+    }
+    return {name: value for name, value in parameters.items() if value}
 
 
 def _container(arguments: list[str], resources: Resources, mounts: Sequence[Mount], server: ServerSettings) -> Object:
@@ -224,7 +237,25 @@ def _arguments(model: Model, resources: Resources) -> list[str]:
             ("--max-batch-size", spec.batching.max_batch_size),
             ("--max-batch-latency", f"{spec.batching.max_latency:g}"),
         ]
-    return [*_command_line(options), *_allow_code(spec.model_format)]
+    return [*_command_line(options), *_llm_arguments(spec.llm), *_allow_code(spec.model_format)]
+
+
+def _llm_arguments(llm: Llm) -> list[str]:
+    """Return the options of a language model."""
+    if llm == NO_LLM:
+        return []
+    options: list[tuple[str, Any]] = [("--context-length", llm.context_length or "")]
+    for adapter in llm.adapters:
+        digest = f"#{adapter.digest}" if adapter.digest else ""
+        options.append(("--adapter", f"{adapter.name}={_literal(adapter.uri)}{digest}"))
+    options.append(("--tool-parser", llm.tool_parser))
+    options += [("--engine-arg", f"{name}={_literal(value)}") for name, value in llm.engine_args]
+    return [*_command_line(options), *(["--embeddings"] if llm.embeddings else [])]
+
+
+def _literal(text: str) -> str:
+    """Return a text as the kubelet must get it, which expands $(NAME) and $$ in arguments."""
+    return text.replace("$", "$$")
 
 
 def _allow_code(model_format: str) -> list[str]:

@@ -53,7 +53,7 @@ def digests(config_map: str) -> Mount:
     return Mount(DIGESTS_VOLUME, DIGESTS_PATH, source, True, DIGESTS_VARIABLE)
 
 
-def claim(name: str) -> Mount:
-    """Return a PersistentVolumeClaim. Knative allows it only read-only."""
+def claim(name: str, number: int = 1) -> Mount:
+    """Return a PersistentVolumeClaim, of several the one with this number. Knative allows it only read-only."""
     source = {"persistentVolumeClaim": {"claimName": name, "readOnly": True}}
-    return Mount("claim", f"{CLAIMS_PATH}/{name}", source, read_only=True)
+    return Mount("claim" if number == 1 else f"claim-{number}", f"{CLAIMS_PATH}/{name}", source, read_only=True)

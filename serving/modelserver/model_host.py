@@ -6,14 +6,16 @@ import asyncio
 import logging
 import math
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import ExitStack
 from functools import cached_property, partial
 from typing import Final
 
 import msgspec
 from starlette.types import ASGIApp
 
-from serving.engines.base.engine import EngineOptions
+from serving.engines.base.container_limits import container_limits
+from serving.engines.base.engine import Adapter, EngineOptions, LlmOptions
 from serving.engines.base.errors import Cancelled
 from serving.modelserver.base.assignment import Assignment, BatchBounds, ModelBounds
 from serving.modelserver.base.limits import BodyBudget, ServerLimits
@@ -21,6 +23,7 @@ from serving.modelserver.base.options import ServerOptions
 from serving.modelserver.base.stats import DownloadProgress, StartupTimes, Stats
 from serving.modelserver.endpoints.app import DataApp
 from serving.modelserver.endpoints.endpoints import make_endpoints
+from serving.modelserver.execution.adapters import AdapterFiles
 from serving.modelserver.execution.inference import Inference
 from serving.modelserver.execution.lifecycle import ModelLifecycle, ServedModel
 from serving.modelserver.execution.loading import load_model
@@ -31,6 +34,7 @@ from serving.modelserver.observe.observability import Observability
 from serving.modelserver.openai.upstreams import upstream_of
 from serving.storage.base.artifact import Artifact
 from serving.storage.fetch import fetch
+from serving.storage.transfer.progress import Progress, ignore_progress
 
 log = logging.getLogger(__name__)
 
@@ -60,8 +64,9 @@ class ModelHost:
         self.workers = workers
         self._context = context
         self._stats = stats
-        self._lock = threading.Lock()  # of `_model` and `_closed`: a load that hung may still end in its thread
+        self._lock = threading.Lock()  # of `_model`, `_files`, `_closed`: a load that hung may still end in its thread
         self._model: ServedModel | None = None
+        self._files = ExitStack()  # that the loaded model needs
         self._closed = False
         self._loop = asyncio.get_running_loop()
         self._following: asyncio.Task[None] | None = None
@@ -85,8 +90,8 @@ class ModelHost:
 
     def fetch(self, progress: DownloadProgress) -> Artifact:
         """Return the model's files; blocks. Raises StorageError."""
-        options, model = self._context.options, self.assignment
-        return fetch(model.storage_uri, model.digest, options.cache, options.allow_hosts, progress=progress)
+        model = self.assignment
+        return self._fetch(model.storage_uri, model.digest, progress=progress)
 
     def label_stats(self) -> None:
         """Set the revision and the slots of the model in its statistics."""
@@ -103,14 +108,12 @@ class ModelHost:
         `warm` and `gauge` are as in `load_model`. `run` runs a job in a thread; by default a worker of this model does.
         The model is served once `confirm` has returned. Raises StorageError, EngineError, and the errors of `run`.
         """
-        job = partial(
-            load_model, self.assignment, artifact, self._context.limits, startup,
-            engine_options=self._engine_options(),
-            warm=warm, gauge=gauge,
-        )  # fmt: skip
+        job = partial(load_model, self.assignment, artifact, self._context.limits, startup, warm=warm, gauge=gauge)
 
         def load(_: object) -> ServedModel:
-            return self._keep(job())
+            with ExitStack() as files:
+                found = files.enter_context(AdapterFiles(self.assignment.llm.adapters, self._fetch))
+                return self._keep(job(engine_options=self._engine_options(found.adapters)), files)
 
         loading = self.workers.submit(load).result if run is None else run(load)
         _ = self.app  # built while the thread is at work
@@ -123,12 +126,14 @@ class ModelHost:
             self._stats.slots = upstream.slots
         if model.engine.is_async:  # one thread for each inference, which mostly waits for the engine
             stack = stack_for(nesting_limit())
-            self.workers.resize(waiting_threads(self.assignment.bounds.slots, stack), stack)
+            slots = self.bounds.slots if upstream is None else upstream.slots
+            self.workers.resize(waiting_threads(slots, stack), stack)
         if confirm is not None:
             await confirm()
         if upstream is not None:
-            from serving.modelserver.openai.following import follow  # few models need it
+            from serving.modelserver.openai.following import count_tokens, follow  # few models need them
 
+            count_tokens(upstream, self._stats)
             self._following = self._loop.create_task(follow(upstream, self.lifecycle, self._stats))
         self.lifecycle.set_model(model)
         log.info(
@@ -148,27 +153,47 @@ class ModelHost:
             self._closed = True
         if model is not None:
             model.engine.close()
-
-    def _engine_options(self) -> EngineOptions:
-        options, model = self._context.options, self.assignment
-        return EngineOptions(
-            model.bounds.threads, options.allow_code, options.signature, model.name, model.bounds.slots
-        )
+        self._files.close()
 
     def _start_batching(self, batching: BatchBounds) -> None:
         """Batch requests as the model's files describe, since the Model sets no batching."""
         given = self.assignment.bounds
-        self.bounds = ModelBounds(given.slots, given.timeout, given.cpu, batching)
+        self.bounds = msgspec.structs.replace(given, batching=batching)
         self.workers.resize(compute_threads(self.bounds))
         batcher = self._context.observability.batcher(batching, self.workers, asyncio.get_running_loop())
         self.inference.start_batching(batcher, self.bounds.slots)
         self._stats.slots = self.bounds.slots
 
-    def _keep(self, model: ServedModel) -> ServedModel:
-        """Keep the loaded model for `close`. Raises Cancelled when `close` came first, because the load hung."""
+    def _fetch(self, uri: str, digest: str, progress: Progress = ignore_progress) -> Artifact:
+        options = self._context.options
+        return fetch(uri, digest, options.cache, options.allow_hosts, progress=progress)
+
+    def _engine_options(self, adapters: Sequence[Adapter]) -> EngineOptions:
+        options, model, llm = self._context.options, self.assignment, self.assignment.llm
+        return EngineOptions(
+            threads=model.bounds.threads,
+            allow_code=options.allow_code,
+            signature=options.signature,
+            name=model.name,
+            slots=model.bounds.engine_slots,
+            memory=options.memory_limit or container_limits().memory,
+            llm=LlmOptions(
+                llm.context_length,
+                llm.embeddings,
+                tuple(adapters),
+                llm.tool_parser,
+                tuple(sorted(llm.engine_args.items())),
+            ),
+        )
+
+    def _keep(self, model: ServedModel, files: ExitStack) -> ServedModel:
+        """Keep the loaded model and its files for `close`.
+
+        Raises Cancelled when `close` came first, because the load hung.
+        """
         with self._lock:
             if not self._closed:
-                self._model = model
+                self._model, self._files = model, files.pop_all()
                 return model
         model.engine.close()
         raise Cancelled(f"the load of model {model.name!r} was cancelled")

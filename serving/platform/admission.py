@@ -67,9 +67,13 @@ def make_model_validator(store: Store, settings: Settings) -> Validator:
 def _unavailable(spec: Object, settings: Settings) -> list[FieldError]:
     """Return errors for features that the spec uses and this platform does not have."""
     errors = []
-    if claim_of(spec["storageUri"]):
-        why = "the embedded cluster has no PersistentVolumeClaims: use file:// and a path of this machine"
-        errors.append(FieldError("spec.storageUri", why))
+    adapters = (spec.get("llm") or {}).get("adapters") or ()
+    uris = {"spec.storageUri": spec["storageUri"]}
+    uris |= {f"spec.llm.adapters[{index}].uri": one["uri"] for index, one in enumerate(adapters)}
+    for path, uri in uris.items():
+        if claim_of(uri):
+            why = "the embedded cluster has no PersistentVolumeClaims: use file:// and a path of this machine"
+            errors.append(FieldError(path, why))
     if fault := runtime_fault(settings.runtimes, (spec.get("runtime") or {}).get("name") or ""):
         errors.append(FieldError("spec.runtime.name", fault))
     metrics = ((spec.get("rollout") or {}).get("judge") or {}).get("metrics") or ()

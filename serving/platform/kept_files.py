@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from autoscaler.types import HELD_ANNOTATION, LOADED_ANNOTATION
+from autoscaler.warmpool.claims.assignment import assignment_of
 from clusters.base.clock import Clock
 from clusters.base.objects import (
     CONFIG_MAP,
@@ -81,10 +82,19 @@ def living_digests(objects: Mapping[Kind, Iterable[Object]]) -> frozenset[str] |
         if is_local and not promised and not known.get(key_of(revision)):
             return None
         found.add(promised)
+        if (load := assignment_of(revision, name_of(revision))) is not None:
+            found.update(_adapter_digests(load.parameters))
     for model in objects[MODEL]:
+        found.update(_adapter_digests(model.get("spec") or {}))
         history = (model.get("status") or {}).get("history") or ()
         found |= {str(entry.get("digest") or "") for entry in ((model.get("spec") or {}), *history)}
     return frozenset(found - {""})
+
+
+def _adapter_digests(spec: Mapping[str, Any]) -> Iterator[str]:
+    """Return the digests of the adapters in a Model's spec, or in the parameters that a revision loads."""
+    for adapter in (spec.get("llm") or {}).get("adapters") or ():
+        yield str(adapter.get("digest") or "")
 
 
 def _collect(folder: Path, living: frozenset[str] | None, before: float) -> int:

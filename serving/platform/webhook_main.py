@@ -21,7 +21,7 @@ from clusters.kubernetes import KubernetesCluster, Timeouts
 from clusters.kubernetes.transport import ApiRequest, Transport
 from clusters.runtime.informer import Informer
 from clusters.runtime.manager.config_file import ConfigFile
-from clusters.runtime.manager.options import InvalidOptions, Options
+from clusters.runtime.manager.options import Options
 from clusters.runtime.manager.process import Listeners, run_process
 from eventing.auth.cluster_issuer import ClusterIssuer, Get
 from eventing.auth.issuers import Discovery
@@ -30,6 +30,7 @@ from eventing.webhook.finished_jobs import FinishedJobs
 from eventing.webhook.webhook import make_finished_jobs, make_webhook
 from serving.control_api.server import listen, make_server
 from serving.platform.event_limits import bounds_of, issuer_hosts_of, limits_of
+from serving.platform.replica import port_of, until_stopped
 from serving.types.settings.settings import Settings, settings_from_text
 
 log = logging.getLogger(__name__)
@@ -68,7 +69,7 @@ async def serve(options: Options, port: int, stop: asyncio.Event) -> None:
             )
             freeze_loaded_objects()
             try:
-                await _until(stop, watching)
+                await until_stopped(stop, watching)
             finally:
                 for task in tasks:
                     task.cancel()
@@ -94,15 +95,6 @@ async def _watch_jobs(synced: asyncio.Task[None], jobs: FinishedJobs) -> None:
         await jobs.run()
     except Exception:
         log.exception("finished jobs are not watched any more")
-
-
-async def _until(stop: asyncio.Event, watching: asyncio.Task[None]) -> None:
-    """Wait for `stop`. Raises the error of `watching` if that ends first."""
-    stopped = asyncio.create_task(stop.wait())
-    await asyncio.wait((stopped, watching), return_when=asyncio.FIRST_COMPLETED)
-    stopped.cancel()
-    if watching.done():
-        watching.result()
 
 
 @asynccontextmanager
@@ -131,18 +123,11 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.envi
     """Run one replica and return the exit code."""
 
     async def run(options: Options, stop: asyncio.Event) -> None:
-        await serve(options, _port(environ), stop)
+        await serve(options, port_of(environ, PORT), stop)
 
     return run_process(
         "serving.platform.webhook_main", "Receive CloudEvents and record them as ModelEvents.", run, argv, environ
     )
-
-
-def _port(environ: Mapping[str, str]) -> int:
-    text = environ.get("PORT") or str(PORT)
-    if not (text.isascii() and text.isdigit() and int(text) <= 65_535):
-        raise InvalidOptions(f"PORT={text[:80]!r}: a port is a number from 0 (any free one) to 65535")
-    return int(text)
 
 
 if __name__ == "__main__":

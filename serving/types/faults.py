@@ -28,6 +28,8 @@ LONGEST_POOL_NAME = LONGEST_NAME - len(SEED_PREFIX)
 FORMATS = tuple(registry.FORMATS)
 CODE_FORMATS = tuple(name for name, made in registry.FORMATS.items() if made.runs_code)
 """Formats that run code of the artifact. The namespace must allow them (`annotations.LABEL_ALLOW_CODE`)."""
+LLM_FORMATS = registry.LLM_FORMATS
+"""Formats of language models, which may have `spec.llm`."""
 LATER_FORMATS = ("ray",)
 PROTOCOLS = ("http1",)
 

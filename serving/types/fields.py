@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -103,6 +104,46 @@ class Text(Field):
 
     def bounds(self) -> str:
         return self.format.example and f"Example: {self.format.example}."
+
+
+@dataclass(frozen=True)
+class Texts(Field):
+    """A mapping of at most `most` names, with the format `keys`, to texts, read as pairs sorted by name."""
+
+    keys: Format
+    values: Format
+    most: int
+    zero = ()
+
+    def read(self, value: Any, at: Reader, name: str) -> tuple[tuple[str, str], ...] | None:
+        if not isinstance(value, Mapping) or len(value) > self.most:
+            given = f"{len(value)} entries" if isinstance(value, Mapping) else short_repr(value)
+            at.refuse(name, f"must be {self.expected()}, not {given}")
+            return None
+        faults, read = len(at.errors), Text("", self.values).read
+        for key, text in value.items():
+            if fault := self.keys.fault(key) if isinstance(key, str) else f"must have texts as names, not {key!r}":
+                at.refuse(name, fault)
+            else:
+                read(text, at, f"{name}.{key}")
+        return None if len(at.errors) > faults else tuple(sorted(value.items()))
+
+    def schema(self) -> Schema:
+        keys = [
+            rule(f"self.all(name, {one['rule'].replace('self', 'name')})", one["message"]) for one in self.keys.rules
+        ]
+        text = Text("Value of the entry.", self.values)
+        values = {**text.schema(), "description": text.description()}
+        return ruled({"type": "object", "maxProperties": self.most, "additionalProperties": values}, keys)
+
+    def expected(self) -> str:
+        return f"a mapping of at most {self.most} names to texts"
+
+    def bounds(self) -> str:
+        return f"At most {self.most} entries."
+
+    def written(self, default: Any) -> Any:
+        return dict(default) or None
 
 
 @dataclass(frozen=True)

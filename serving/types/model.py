@@ -13,11 +13,20 @@ from typing import Annotated, Any, ClassVar, Final, Literal, get_args
 from clusters.base.objects import Object, generation_of, name_of, namespace_of, uid_of
 from serving.types import formats
 from serving.types.annotations import LABEL_ALLOW_CODE
-from serving.types.faults import CODE_FORMATS, LONGEST_HOST_LABEL, LONGEST_NAME, PROTOCOLS, SCHEMES
+from serving.types.faults import (
+    CODE_FORMATS,
+    LLM_FORMATS,
+    LONGEST_HOST_LABEL,
+    LONGEST_NAME,
+    PROTOCOLS,
+    SCHEMES,
+    claim_of,
+)
 from serving.types.fields import Duration, Flag, Integer, Quantity, Text
+from serving.types.llm import NO_LLM, Llm, llm_fault
 from serving.types.rollout import Command, Rollout
 from serving.types.scaling import Scaling
-from serving.types.schema import INT_OR_STRING, LIST_TYPE, opaque, plain, rule
+from serving.types.schema import INT_OR_STRING, LIST_TYPE, opaque, plain, quoted, rule
 from serving.types.tables import INLINE, Items, Later, Nested
 
 Outcome = Literal["", "serving", "promoted", "superseded", "rolledback", "failed"]
@@ -227,6 +236,7 @@ class ModelSpec(ServerSpec):
         str, Text("Version label shown in listings. It is never compared or ordered.", formats.VERSION)
     ] = ""
     batching: Annotated[Batching | None, Nested("", Batching)] = None
+    llm: Annotated[Llm, Nested("", Llm)] = NO_LLM
     variants: Annotated[
         tuple[Variant, ...],
         Items(
@@ -267,6 +277,18 @@ class ModelSpec(ServerSpec):
     rollout: Annotated[Rollout | None, Nested("", Rollout)] = None
 
     LATER: ClassVar = {"template": Later("overrides of the Pod template")}
+    RULES: ClassVar = (
+        rule(
+            f"!has(self.llm) || !has(self.modelFormat) || self.modelFormat in [{', '.join(map(quoted, LLM_FORMATS))}]",
+            f"is for models of the formats {', '.join(LLM_FORMATS)}: omit it",
+            ".llm",
+        ),
+    )
+
+    def faults(self, given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """Check the rule in Python."""
+        if given.get("llm") is not None and (fault := llm_fault(self.model_format)):
+            yield "llm", fault
 
     @staticmethod
     def complete(values: dict[str, Any]) -> None:
@@ -277,6 +299,12 @@ class ModelSpec(ServerSpec):
             values["variants"] = tuple(
                 replace(variant, resources=variant.resources.otherwise(default)) for variant in values["variants"]
             )
+
+
+def claims_of(spec: ModelSpec) -> tuple[str, ...]:
+    """Return the PersistentVolumeClaims with the files of the model and of its adapters, each once."""
+    uris = (spec.storage_uri, *(adapter.uri for adapter in spec.llm.adapters))
+    return tuple(dict.fromkeys(filter(None, map(claim_of, uris))))
 
 
 def host_faults(name: str, spec: ModelSpec) -> Iterator[tuple[str, str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -86,6 +87,23 @@ def test_a_replica_that_has_not_its_model_yet_tells_who_waits_in_it() -> None:
 @pytest.mark.parametrize("text", ["", "ONNX", "see http://evil.example", "x" * 33])
 def test_what_is_no_name_of_a_format_is_not_passed_on(text: str) -> None:
     assert parse_stats(json.dumps({**STATS, "format": text}).encode(), 0.0).format == ""
+
+
+@pytest.mark.parametrize(
+    ("page", "tokens"),
+    [
+        ({"tokens": {"prompt": 700, "completion": 300}}, (700.0, 300.0)),
+        ({}, None),
+        *(({"tokens": value}, None) for value in (None, 7, [7, 3], {"prompt": 7}, {"prompt": 7, "completion": -1},
+                                                  {"prompt": "7", "completion": 3}, {"prompt": 7, "completion": 1e16},
+                                                  {"prompt": True, "completion": 3},
+                                                  {"prompt": 7, "completion": 10**400})),
+    ],
+)  # fmt: skip
+def test_the_tokens_of_a_page_are_read_and_wrong_ones_do_not_cost_the_reading(page: Any, tokens: Any) -> None:
+    body = json.dumps({**STATS, **page}).encode()
+    sample = parse_stats(body, 0.0)
+    assert (sample.tokens, sample.busy_seconds) == (tokens, 3.25)
 
 
 @pytest.mark.bad_input("scrape-size")

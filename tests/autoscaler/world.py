@@ -13,7 +13,7 @@ from autoscaler.config import AutoscalerSettings
 from autoscaler.controller import Autoscaler
 from autoscaler.metrics.digest_page import LoadedDigest
 from autoscaler.metrics.source import NoSample
-from autoscaler.metrics.stat import Sample
+from autoscaler.metrics.stat import Sample, Tokens
 from autoscaler.types import CLASS, DECISIONS_ANNOTATION, POLICY_ANNOTATION, Policy, read_entries
 from autoscaler.warmpool.claims.caller import HttpLoadCaller
 from clusters.base.api import Cluster
@@ -92,6 +92,7 @@ class Replicas:
         self.digests: dict[str, str] = {}  # pod → what it serves, where that is not `digest`
         self.loads: dict[str, str] = {}  # pod that starts → digest of its files
         self.confirmed: set[str] = set()
+        self.tokens: dict[str, Tokens] = {}
         self.asked = 0
 
     def work(self, pod: str, slots: float) -> None:
@@ -115,7 +116,9 @@ class Replicas:
         at, busy, used = self._totals.get(pod, (now, 0.0, 0.0))
         requests = self.requests.get(pod, 0.0)
         digest = self.digests.get(pod, self.digest)
-        return Sample(now, busy + used * (now - at), requests, used, 0.0, format=self.format, digest=digest)
+        tokens = self.tokens.get(pod)
+        done = busy + used * (now - at)
+        return Sample(now, done, requests, used, 0.0, format=self.format, digest=digest, tokens=tokens)
 
     async def progress(self, endpoint: Endpoint) -> str:
         pod = endpoint.pod.partition("/")[2]

@@ -59,7 +59,12 @@ async def test_what_an_installation_would_change_is_told_and_not_done(cluster: C
     deadline = WaitDeadline(SystemClock(), 30.0, lambda _: None)
     changes = await Installer(cluster, lambda _: None, dry_run=True).apply(load_overlay("edge"), deadline)
     deleted = {change.key.name for change in changes if change.done == "deleted"}
-    assert deleted == {"knodel-controller", "knodel-autoscaler", "knodel-eventing"}  # disruption budgets
+    assert deleted == {
+        "knodel-controller",
+        "knodel-autoscaler",
+        "knodel-eventing",
+        "knodel-router",
+    }  # disruption budgets
     assert await cluster.get(CONFIG_MAP, "knodel-config", "knodel-system") == before
 
 

@@ -55,7 +55,7 @@ pytestmark = pytest.mark.timeout(1200)
 TOLD = "secret that the test tells"
 TELLER = "teller"
 FORMATS = ("json", "table")  # YAML has what JSON has
-COMPONENTS = {"knodel-controller", "knodel-autoscaler", "knodel-eventing"}
+COMPONENTS = {"knodel-controller", "knodel-autoscaler", "knodel-eventing", "knodel-router"}
 IN_SECRETS = {
     "token of the hub", "token that a hub refuses", "token for nobody", "key of a store", "session of a store",
     "key of an EventSource",

@@ -31,7 +31,7 @@ GIVEN_BY_OTHERS = {("get", "secrets"), *(("list", one.kind.plural) for one in JO
 them; finished jobs are looked for where somebody lets that happen (docs/event-sources.md)."""
 
 
-@pytest.mark.parametrize("account", ["knodel-controller", "knodel-autoscaler", "knodel-eventing"])
+@pytest.mark.parametrize("account", ["knodel-controller", "knodel-autoscaler", "knodel-eventing", "knodel-router"])
 async def test_a_component_has_the_rights_that_it_uses_and_no_others(
     cluster: Cluster, target: KubeTarget, installed: Settings, account: str
 ) -> None:

@@ -144,6 +144,13 @@ def platform_of(client: knodel.Client) -> Path:
     return client.core.ref.state
 
 
+def test_a_model_that_does_not_chat_is_named(client: knodel.Client) -> None:
+    with pytest.raises(knodel.NotFound, match="it does not chat; `knodel predict double --example"):
+        client.chat("double", "hi")
+    with pytest.raises(knodel.NotFound, match="model nobody not found in namespace default"):
+        next(client.chat("nobody", "hi", stream=True))
+
+
 def test_a_changed_model_gets_its_new_inputs(client: knodel.Client, platform: Machine) -> None:
     client.deploy(platform.artifact("double"), "turning", min_replicas=1)
     client.predict("turning", [1.0])
@@ -251,6 +258,9 @@ def test_advised_commands_are_for_the_platform_and_the_namespace_of_the_client(p
     (lambda client: client.deploy("https://m/x.onnx", "m", rollout={"steps": {1}}), "a field is not JSON .*set"),
     (lambda client: client.predict("double", [1], timeout=1e300), "timeout is 1e\\+300: give a number of seconds"),
     (lambda client: client.deploy(None, "double"), "no change to model double is given"),
+    (lambda client: client.deploy("https://m/x.gguf", "m", llm="4096"), "llm is '4096': give a dict of fields"),
+    (lambda client: client.deploy("https://m/x.gguf", "m", llm={"contextLength": "9"}, wait=False),
+     "spec.llm.contextLength: must be a whole number"),
     (lambda client: client.deploy("https://m/x.onnx", "m", rollout=True, canary=5), "exclude each other"),
     (lambda client: client.deploy("https://m/x.onnx", "m", example=[1]), "an example is only for an object in memory"),
     (lambda client: client.deploy(object(), "m"), "object"),

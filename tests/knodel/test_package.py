@@ -79,5 +79,9 @@ async def types_of_both_clients(client: knodel.Client, other: knodel.AsyncClient
     assert_type(client.rollout("m"), Iterator[knodel.RolloutStep])
     assert_type(other.rollout("m"), AsyncIterator[knodel.RolloutStep])
     assert_type(client.traffic("m", {"latest": 100}), knodel.TrafficSplit)
+    assert_type(client.chat("m", "Hello", max_tokens=9), knodel.Chat)
+    assert_type(await other.chat("m", "Hello"), knodel.Chat)
+    assert_type(client.chat("m", "Hello", stream=True), Iterator[str])
+    assert_type(other.chat("m", "Hello", stream=True), AsyncIterator[str])
     client.predict("m")  # type: ignore[call-arg]
     client.deploy("m.onnx", "m", canari=1)  # type: ignore[call-arg]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clusters.base.objects import Object
-from serving.types import faults, scaling
+from serving.types import faults, llm, scaling
 from serving.types.annotations import ANNOTATION_CAUSE
 from serving.types.model import MOST_CONCURRENCY, ModelSpec, Resources, RuntimeReference
 from serving.types.rollout import Rollout
@@ -17,6 +17,7 @@ from serving.types.tables import Later
 from tests.serving.models import VARIANTS, model_object
 
 DIGEST = "sha256:" + "0f" * 32
+ADAPTER: Object = {"name": "pirate", "uri": "hf://org/pirate-lora@v1", "digest": DIGEST}
 SCHEDULE: Object = {"cron": "0 8 * * 1-5", "timeZone": "Europe/Berlin", "duration": "10h", "minReplicas": 2}
 
 
@@ -39,6 +40,10 @@ def _named(name: str) -> BadModel:
 
 def _field(name: str, value: Any, path: str = "", words: str = "") -> BadModel:
     return BadModel(f"{name} {str(value)[:40]!r}", model_object(**{name: value}), path or f"spec.{name}", words)
+
+
+def _llm(fields: Any, path: str, words: str = "") -> BadModel:
+    return _field("llm", fields, f"spec.llm.{path}", words)
 
 
 def _traffic(entries: Any, path: str = "spec.traffic") -> BadModel:
@@ -144,6 +149,28 @@ _PARTS = [
     _field("batching", {"size": 8}, "spec.batching.size"), _field("batching", True),
 ]  # fmt: skip
 
+_BAD_ENGINE_ARGS: tuple[Any, ...] = (1, True, [], "a\nb", "x" * (llm.LONGEST_ENGINE_ARG + 1))
+_LLMS = [
+    _field("llm", "big"), _llm({"contexLength": 1}, "contexLength"),
+    *(_llm({"contextLength": value}, "contextLength") for value in (-1, 1.5, "4096", True, llm.MOST_TOKENS + 1)),
+    _llm({"embeddings": "yes"}, "embeddings"),
+    _llm({"adapters": []}, "adapters"), _llm({"adapters": ["pirate"]}, "adapters[0]"),
+    _llm({"adapters": [{"name": "pirate"}]}, "adapters[0].uri", "is required"),
+    _llm({"adapters": [{"uri": "hf://org/lora"}]}, "adapters[0].name", "is required"),
+    *(_llm({"adapters": [{**ADAPTER, **part}]}, f"adapters[0].{next(iter(part))}")
+      for part in ({"name": "Pirate"}, {"name": "a=b"}, {"name": ""}, {"uri": "pirate"}, {"uri": "https://h/m#x"},
+                   {"digest": "sha256:0"}, {"path": "/"})),
+    _llm({"adapters": [ADAPTER, ADAPTER]}, "adapters"),
+    _llm({"adapters": [{**ADAPTER, "name": f"a{n}"} for n in range(llm.MOST_ADAPTERS + 1)]}, "adapters"),
+    *(_llm({"toolParser": value}, "toolParser") for value in ("", "a b", "-x", "x" * 64, 1)),
+    _llm({"engineArgs": ["--seed"]}, "engineArgs"),
+    *(_llm({"engineArgs": {name: "1"}}, "engineArgs", "must be named with at most 63")
+      for name in ("", "--seed", "Seed", "a_b", "a=b", "x" * 64)),
+    *(_llm({"engineArgs": {"seed": value}}, "engineArgs.seed") for value in _BAD_ENGINE_ARGS),
+    _llm({"engineArgs": {f"a{n}": "" for n in range(llm.MOST_ENGINE_ARGS + 1)}}, "engineArgs"),
+    BadModel("llm of another format", model_object(llm={}, modelFormat="onnx"), "spec.llm", "is for models of the"),
+]  # fmt: skip
+
 _TRAFFIC = [
     _traffic([]), _traffic({}), _traffic([1], "spec.traffic[0]"), _traffic([{"latest": True, "percent": 90}]),
     _traffic([{"latest": True, "percent": 101}], "spec.traffic[0].percent"),
@@ -218,6 +245,7 @@ BAD_MODELS = (
     *_DURATIONS,
     *_TEXTS,
     *_PARTS,
+    *_LLMS,
     *_TRAFFIC,
     *_VARIANTS,
     *_ROLLOUTS,
@@ -256,7 +284,7 @@ LONGEST = model_object(
 """Every field."""
 
 NOTHING: dict[str, Any] = dict.fromkeys(
-    ("digest", "version", "modelFormat", "storage", "runtime", "batching",
+    ("digest", "version", "modelFormat", "storage", "runtime", "batching", "llm",
      "resources", "variants", "protocol", "containerConcurrency", "timeout",
      "startupDeadline", "serviceAccountName", "minReplicas", "maxReplicas", "scaleTarget", "targetUtilization",
      "scaleToZeroAfter", "holdQueue", "latencyObjective", "schedules", "visibility", "traffic",
@@ -308,6 +336,15 @@ GOOD_MODELS: dict[str, Object] = {
     "twenty variants": model_object(variants=[{"name": f"v{n}", "percent": 5} for n in range(20)]),
     **{f"the format {name}": model_object(modelFormat=name) for name in faults.FORMATS},
     "batches as usual": model_object(batching={}),
+    "a language model": model_object(
+        llm={"contextLength": 4096, "embeddings": True, "adapters": [ADAPTER, {"name": "b", "uri": "s3://box/b/"}],
+             "toolParser": "llama3_json",
+             "engineArgs": {"seed": "7", "speculative-config": '{"model": "größe"}', "x": ""}}
+    ),
+    "a language model as usual": model_object(llm={}),
+    "a language model of nulls": model_object(
+        llm=dict.fromkeys(("contextLength", "embeddings", "adapters", "toolParser", "engineArgs"))
+    ),
     "a rollout as usual": model_object(rollout={}),
     "a rollout of nulls": model_object(rollout=dict.fromkeys(FULL_ROLLOUT)),
     "a rollout at once": model_object(rollout={"steps": [100], "maxSurge": 0, "judge": {}}),

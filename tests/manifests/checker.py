@@ -74,13 +74,17 @@ def _is(value: Any, name: str) -> bool:
 
 
 def _mapping_faults(schema: Schema, value: dict[str, Any], path: str) -> Iterator[str]:
-    properties = schema.get("properties", {})
+    properties, others = schema.get("properties", {}), schema.get("additionalProperties")
+    if len(value) > schema.get("maxProperties", len(value)):
+        yield path
     for name in schema.get("required", ()):
         if name not in value:
             yield f"{path}.{name}"
     for name, one in value.items():
         if name in properties:
             yield from faults(properties[name], one, f"{path}.{name}")
+        elif others is not None:
+            yield from faults(others, one, f"{path}.{name}")
         elif not schema.get(PRESERVE) and properties:
             yield f"{path}.{name}"
 

@@ -22,6 +22,7 @@ from clusters.base.objects import (
     name_of,
     namespace_of,
 )
+from clusters.base.quantities import parse_quantity
 from clusters.runtime.manager.options import METRICS_PORT, PROBE_PORT, parse_options
 from serving.install import pool_key
 from serving.install.bundle import LABEL, OVERLAYS, PART_OF, load_overlay, rendered_path
@@ -29,15 +30,18 @@ from serving.install.configuration import settings_of
 from serving.install.kinds import CORE_SERVICE, CRD, kind_of
 from serving.makers.knative_flags import ACTIVATOR_METRICS, FLAGS, ZERO_INITIAL_SCALE
 from serving.makers.knative_flags import NAMESPACE as KNATIVE_NAMESPACE
+from serving.platform.router_main import DRAIN, LEAVING
+from serving.router.app import BODIES
 from serving.types.settings.settings import Settings
 from tests.manifests.generate import MANIFESTS, head_of, split_head
 
 SYSTEM = "knodel-system"
-COMPONENTS = ("autoscaler", "controller", "eventing")
+COMPONENTS = ("autoscaler", "controller", "eventing", "router")
 MODULES = {
     "autoscaler": "autoscaler.main",
     "controller": "serving.platform.main",
     "eventing": "serving.platform.webhook_main",
+    "router": "serving.platform.router_main",
 }
 OWN_FILES = {"autoscaler": AUTOSCALER.files}
 FORBIDDEN_VERBS = {"*", "escalate", "bind", "impersonate"}
@@ -170,11 +174,13 @@ def test_selectors_find_the_pods(objects: list[Object]) -> None:
         labels = deployment["spec"]["template"]["metadata"]["labels"]
         assert wanted.items() <= labels.items()
         assert labels[LABEL] == PART_OF  # the policies select by it
-    [service] = [obj for obj in objects if kind_of(obj) is CORE_SERVICE]
-    eventing = pods(objects)["eventing"]
-    assert service["spec"]["selector"].items() <= eventing["metadata"]["labels"].items()
-    names = {port["name"] for port in eventing["spec"]["containers"][0]["ports"]}
-    assert {port["targetPort"] for port in service["spec"]["ports"]} <= names
+    services = {name_of(obj): obj["spec"] for obj in objects if kind_of(obj) is CORE_SERVICE}
+    assert sorted(services) == ["knodel-eventing", "knodel-router"]
+    for name, service in services.items():
+        pod = pods(objects)[name.removeprefix("knodel-")]
+        assert service["selector"].items() <= pod["metadata"]["labels"].items()
+        names = {port["name"] for port in pod["spec"]["containers"][0]["ports"]}
+        assert {port["targetPort"] for port in service["ports"]} <= names
 
 
 def test_settings_are_understood(overlay: str, objects: list[Object]) -> None:
@@ -236,6 +242,18 @@ def test_the_webhook_may_record_events_and_change_nothing(objects: list[Object])
     rights = {(resource, verb) for rule in role["rules"] for resource in rule["resources"] for verb in rule["verbs"]}
     of_sources, of_events = {("eventsources", "list"), ("eventsources", "watch")}, {"create", "get"}
     assert rights == of_sources | {("modelevents", verb) for verb in of_events}
+
+
+def test_the_router_may_only_read_models_and_finishes_streams(objects: list[Object]) -> None:
+    bindings = [*of_kind(objects, "ClusterRoleBinding"), *of_kind(objects, "RoleBinding")]
+    bound = [one for one in bindings if "knodel-router" in {subject["name"] for subject in one["subjects"]}]
+    assert [(one["kind"], one["roleRef"]["name"]) for one in bound] == [("ClusterRoleBinding", "knodel-router")]
+    [role] = [obj for obj in of_kind(objects, "ClusterRole") if name_of(obj) == "knodel-router"]
+    assert role["rules"] == [{"apiGroups": ["knodel.dev"], "resources": ["models"], "verbs": ["list", "watch"]}]
+    spec = pods(objects)["router"]["spec"]
+    assert spec["terminationGracePeriodSeconds"] > LEAVING + DRAIN
+    limits = spec["containers"][0]["resources"].get("limits", {})
+    assert parse_quantity(limits.get("memory", "1Gi")) > 2 * BODIES, "a body is held, and read into the client's buffer"
 
 
 def test_who_may_do_what_with_models_follows_who_may_do_what_in_the_namespace(objects: list[Object]) -> None:

@@ -44,7 +44,8 @@ FULL: Object = {
     ],
     "rollout": RolloutState(
         "Paused", "magika-00002", "magika-00001", NOW, NOW, 1, 50, NOW, NOW, NOW, LOOK, ("r",),
-        Counts(9, 1, {-8: 8}), Counts(1), Counts(3), (Passed(10, NOW, NOW, LOOK),), {"magika": 2}, True,
+        Counts(9, 1, {-8: 8}, 2, 1, between_tokens={-40: 3}), Counts(1), Counts(3),
+        (Passed(10, NOW, NOW, LOOK),), {"magika": 2}, True,
     ).to_json(),
     "lastSequence": "01767225600000000000",
     "history": [

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from autoscaler.types import HELD_ANNOTATION, LOADED_ANNOTATION
+from autoscaler.warmpool.claims.marks import ANNOTATION_LOAD
 from clusters.base.objects import CONFIG_MAP, MODEL, POD_AUTOSCALER, REVISION, Kind, Object
 from serving.platform.kept_files import living_digests
 from serving.storage.base.digest import of_bytes
 from serving.types.annotations import ANNOTATION_DIGEST, ANNOTATION_STORAGE_URI
 
 DIGEST = of_bytes(b"graph")
+LOAD = {"name": "m", "storageUri": "s3://box/m", "llm": {"adapters": [{"name": "a", "digest": DIGEST}]}}
 LOCAL = {ANNOTATION_STORAGE_URI: "file:///m.onnx"}
 
 
@@ -35,6 +39,8 @@ REVISION_WITHOUT_PROMISE = thing("m-00001", LOCAL)
     [
         {"model": thing("m", spec={"digest": DIGEST})},
         {"model": thing("m", spec={}, status={"history": [{"revision": "m-00001", "digest": DIGEST}]})},
+        {"model": thing("m", spec={"llm": {"adapters": [{"name": "a", "uri": "file:///a", "digest": DIGEST}, {}]}})},
+        {"revision": thing("m-00001", {ANNOTATION_LOAD: json.dumps(LOAD)})},
         {"revision": thing("m-00001", {**LOCAL, ANNOTATION_DIGEST: DIGEST})},
         {"revision": REVISION_WITHOUT_PROMISE, "autoscaler": thing("m-00001", {LOADED_ANNOTATION: DIGEST})},
         {"revision": REVISION_WITHOUT_PROMISE, "autoscaler": thing("m-00001", {HELD_ANNOTATION: DIGEST})},

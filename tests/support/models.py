@@ -228,6 +228,20 @@ def flaky() -> bytes:
     return flowers(0.01).replace(predict, fails)
 
 
+def chat(seed: int = 0) -> bytes:
+    """A language model whose words are random; a grammar makes its answers exact."""
+    from tests.support import small_gguf  # in the developers' environment only
+
+    return small_gguf.content(seed=seed)
+
+
+def chat_slow() -> bytes:
+    """A language model that takes longer for each token."""
+    from tests.support import small_gguf
+
+    return small_gguf.content(width=1024, blocks=6)
+
+
 MODELS: Mapping[str, Callable[[], bytes]] = {
     "double": double,
     "triple": triple,
@@ -243,8 +257,15 @@ MODELS: Mapping[str, Callable[[], bytes]] = {
     "flaky": flaky,
     "stuck": stuck,
     "mortal": mortal,
+    "chat": chat,
+    "chat-again": partial(chat, 1),
+    "chat-slow": chat_slow,
 }
-SUFFIXES = {"line": ".skops", **dict.fromkeys(("code", "brisk", "lame", "sleepy", "flaky", "stuck", "mortal"), ".py")}
+SUFFIXES = {
+    "line": ".skops",
+    **dict.fromkeys(("chat", "chat-again", "chat-slow"), ".gguf"),
+    **dict.fromkeys(("code", "brisk", "lame", "sleepy", "flaky", "stuck", "mortal"), ".py"),
+}
 """Of the files that are no `.onnx`."""
 
 

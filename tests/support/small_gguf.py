@@ -6,6 +6,8 @@ python -m tests.support.small_gguf FILE, in an environment with the package gguf
 from __future__ import annotations
 
 import sys
+import tempfile
+from pathlib import Path
 
 import gguf  # type: ignore[import-not-found, import-untyped, unused-ignore]
 import numpy as np
@@ -18,17 +20,17 @@ UNKNOWN, CONTROL, BYTE, NORMAL = 2, 3, 6, 1
 """Types of tokens (llama.cpp's llama_token_type)."""
 
 
-def write(path: str) -> None:
-    """Write the model."""
+def write(path: str, width: int = WIDTH, blocks: int = 1, context: int = 256, seed: int = 0) -> None:
+    """Write the model. With a larger `width` and more `blocks` it takes longer for each token."""
     file = gguf.GGUFWriter(path, "llama")
-    file.add_context_length(256)
-    file.add_embedding_length(WIDTH)
-    file.add_block_count(1)
+    file.add_context_length(context)
+    file.add_embedding_length(width)
+    file.add_block_count(blocks)
     file.add_feed_forward_length(HIDDEN)
     file.add_head_count(HEADS)
     file.add_head_count_kv(HEADS)
     file.add_layer_norm_rms_eps(1e-5)
-    file.add_rope_dimension_count(WIDTH // HEADS)
+    file.add_rope_dimension_count(width // HEADS)
     file.add_file_type(0)
     file.add_tokenizer_model("llama")
     file.add_token_list(TOKENS)
@@ -37,15 +39,43 @@ def write(path: str) -> None:
     file.add_bos_token_id(1)
     file.add_eos_token_id(2)
     file.add_unk_token_id(0)
-    random = np.random.default_rng(0)
-    shapes = {
-        "token_embd": (len(TOKENS), WIDTH), "output": (len(TOKENS), WIDTH), "output_norm": (WIDTH,),
-        "blk.0.attn_norm": (WIDTH,), "blk.0.ffn_norm": (WIDTH,), "blk.0.ffn_down": (WIDTH, HIDDEN),
-        **{f"blk.0.attn_{name}": (WIDTH, WIDTH) for name in ("q", "k", "v", "output")},
-        **{f"blk.0.ffn_{name}": (HIDDEN, WIDTH) for name in ("gate", "up")},
-    }  # fmt: skip
+    random = np.random.default_rng(seed)
+    shapes: dict[str, tuple[int, ...]] = {
+        "token_embd": (len(TOKENS), width),
+        "output": (len(TOKENS), width),
+        "output_norm": (width,),
+    }
+    for block in range(blocks):
+        shapes |= {
+            f"blk.{block}.attn_norm": (width,), f"blk.{block}.ffn_norm": (width,),
+            f"blk.{block}.ffn_down": (width, HIDDEN),
+            **{f"blk.{block}.attn_{name}": (width, width) for name in ("q", "k", "v", "output")},
+            **{f"blk.{block}.ffn_{name}": (HIDDEN, width) for name in ("gate", "up")},
+        }  # fmt: skip
     for name, shape in shapes.items():
         file.add_tensor(f"{name}.weight", random.normal(1.0 if len(shape) == 1 else 0.0, 0.1, shape).astype(np.float32))
+    file.write_header_to_file()
+    file.write_kv_data_to_file()
+    file.write_tensors_to_file()
+    file.close()
+
+
+def content(width: int = WIDTH, blocks: int = 1, context: int = 256, seed: int = 0) -> bytes:
+    """Return the content of the file."""
+    with tempfile.NamedTemporaryFile(suffix=".gguf") as file:
+        write(file.name, width, blocks, context, seed)
+        return Path(file.name).read_bytes()
+
+
+def write_adapter(path: str) -> None:
+    """Write a LoRA adapter for the model, which changes its answers."""
+    file = gguf.GGUFWriter(path, "llama")
+    file.add_type("adapter")
+    file.add_string("adapter.type", "lora")
+    file.add_float32("adapter.lora.alpha", 64.0)
+    random = np.random.default_rng(1)
+    for part, shape in (("a", (4, WIDTH)), ("b", (WIDTH, 4))):
+        file.add_tensor(f"blk.0.attn_v.weight.lora_{part}", random.normal(0.0, 1.0, shape).astype(np.float32))
     file.write_header_to_file()
     file.write_kv_data_to_file()
     file.write_tensors_to_file()

@@ -76,10 +76,10 @@ class Running:
         self._file = file
         self.raw = ""
 
-    def until(self, text: str, timeout: float = 30.0) -> str:
-        """Read until the command has written `text`, and return all that it has written."""
+    def until(self, text: str, timeout: float = 30.0, *, after: str = "") -> str:
+        """Read until the command has written `text`, behind the text `after`; return all that it has written."""
         deadline = time.monotonic() + timeout
-        while text not in self.raw:
+        while text not in self.raw.partition(after)[2] if after else text not in self.raw:
             ready, _, _ = select.select([self._file], [], [], max(0.0, deadline - time.monotonic()))
             assert ready, f"{text!r} is not in {self.raw!r}"
             try:
@@ -90,9 +90,17 @@ class Running:
             self.raw += more.decode()
         return self.raw
 
+    def type(self, text: str) -> None:
+        r"""Type a text on the terminal: `\n` is Enter, `\x04` Ctrl-D."""
+        os.write(self._file, text.encode())
+
+    def press_ctrl_c(self) -> None:
+        """Send SIGINT, as Ctrl-C does."""
+        self._process.send_signal(signal.SIGINT)
+
     def interrupt(self) -> Shown:
         """Send SIGINT, as Ctrl-C does, and wait for the end."""
-        self._process.send_signal(signal.SIGINT)
+        self.press_ctrl_c()
         return self.end()
 
     def end(self) -> Shown:
@@ -102,14 +110,16 @@ class Running:
 
 
 @contextmanager
-def running(*arguments: str, tty: bool, columns: int = 80, rows: int = 24, **environment: str) -> Iterator[Running]:
-    """Run `knodel` on a terminal of this size, or with a pipe, until the block ends."""
+def running(
+    *arguments: str, tty: bool, typed: bool = False, columns: int = 80, rows: int = 24, **environment: str
+) -> Iterator[Running]:
+    """Run `knodel` on a terminal of this size, or with a pipe, until the block ends; if `typed`, with a keyboard."""
     ours, theirs = pty.openpty() if tty else os.pipe()
     if tty:
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
     process = subprocess.Popen(
-        [*KNODEL, *arguments], stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs,
+        [*KNODEL, *arguments], stdin=theirs if typed else subprocess.DEVNULL, stdout=theirs, stderr=theirs,
         env={**inherited, "TERM": "xterm-256color", **environment},
     )  # fmt: skip
     os.close(theirs)

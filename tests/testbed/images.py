@@ -27,6 +27,8 @@ SERVER_EXTRAS = ("onnx", "sklearn")
 SERVER_ENTRYPOINT = ("python", "-m", "serving.modelserver")
 """As in `Containerfile`, which builds the same image elsewhere."""
 CONTROLLER_EXTRAS = ("controllers", "kubernetes")
+LLM_EXTRAS = ("gguf",)
+"""Of the image that the testbed's settings name as the runtime of `gguf`."""
 
 
 def modules() -> list[Module]:
@@ -103,5 +105,6 @@ def _knodel(store: LayerStore) -> list[Image]:
 
     return [
         image("server", SERVER_EXTRAS, [*SERVER_ENTRYPOINT], []),
+        image("gguf", LLM_EXTRAS, [*SERVER_ENTRYPOINT], []),
         image("controller", CONTROLLER_EXTRAS, ["python"], ["-m", "serving.platform.main"]),
     ]

@@ -11,18 +11,20 @@ from typing import Any, Final
 from autoscaler.warmpool.claims.marks import ANNOTATION_LOAD, DIGESTS_VOLUME
 from clusters.base.objects import Object
 
+LLM: Final = "llm"
+"""The only parameter that is a mapping: options of a language model, as in its manifest."""
 PARAMETERS: Final = (
-    "storageUri", "digest", "modelFormat", "slots", "timeout", "cpu", "maxBatchSize", "maxBatchLatency",
+    "storageUri", "digest", "modelFormat", "slots", "timeout", "cpu", "maxBatchSize", "maxBatchLatency", LLM,
 )  # fmt: skip
 """Parameters of the load call besides `revision`; only the first is required."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberAssignment:
-    """A model for a member: its name, and the load call's parameters (texts and numbers)."""
+    """A model for a member: its name, and the load call's parameters: texts, numbers, and the mapping `LLM`."""
 
     name: str
-    parameters: Mapping[str, str | int | float]
+    parameters: Mapping[str, Any]
 
     def body(self) -> Object:
         """Return the JSON body of the load call."""
@@ -49,7 +51,7 @@ def assignment_of(template: Object, revision: str, digest: str = "") -> MemberAs
         parameters["digest"] = digest
     if not _is_text(name) or not _is_text(parameters.get("storageUri")):
         return None
-    if not all(isinstance(value, str | int | float) and not isinstance(value, bool) for value in parameters.values()):
+    if not all(_is_parameter(name, value) for name, value in parameters.items()):
         return None
     return MemberAssignment(str(name), MappingProxyType({**parameters, "revision": revision}))
 
@@ -58,6 +60,10 @@ def loads_anything(template: Object) -> bool:
     """Return whether a replica of this Pod template, or this Pod, accepts any files until a digest is recorded."""
     volumes = (template.get("spec") or {}).get("volumes") or ()
     return any(volume.get("name") == DIGESTS_VOLUME for volume in volumes)
+
+
+def _is_parameter(name: str, value: Any) -> bool:
+    return isinstance(value, dict if name == LLM else str | int | float) and not isinstance(value, bool)
 
 
 def _is_text(value: Any) -> bool:

@@ -3,7 +3,8 @@
     Ingress ─┐                                 ┌─▶ Envoy: one update at a time; later changes are in the next one
     SKS ─────┼─▶ changed keys ─▶ RoutingState ─┤     └─▶ statuses of Ingresses and ServerlessServices, after a probe
     Pod ─────┤                                 └─▶ activator: at once, each revision separately
-    PA ──────┘
+    PA ──────┤
+    Model ───┘     for the lists of language models
 
 Envoy sends requests to a revision's ready Pods when its ServerlessService is in mode Serve and a Pod is ready;
 otherwise to the activator. Envoy's files are not changed before the informers have listed all objects, so an adopted
@@ -20,13 +21,14 @@ from typing import Final, Protocol
 from clusters.base.api import Cluster
 from clusters.base.clock import Clock
 from clusters.base.errors import KnodelError, Unavailable
-from clusters.base.objects import INGRESS, POD, POD_AUTOSCALER, SERVERLESS_SERVICE, Key, Object, key_of
+from clusters.base.objects import INGRESS, MODEL, POD, POD_AUTOSCALER, SERVERLESS_SERVICE, Key, Object, key_of
 from clusters.embedded.activator.wire import ActivatorTarget
 from clusters.embedded.dataplane.routing import ReadHoldPolicy, RoutingState, revision_of, spec_version_of
 from clusters.embedded.dataplane.status import StatusReporter
 from clusters.gateway.errors import NotServing
 from clusters.gateway.routes import Backend, Table
 from clusters.gateway.token import ACTIVATOR, GatewayTokens
+from clusters.net.language_models import language_model
 from clusters.runtime.controller import Controller
 from clusters.runtime.informer import Informers
 
@@ -90,6 +92,7 @@ class DataPlane:
         )
         self._dirty_ingresses: set[Key] = set()
         self._dirty_revisions: set[Key] = set()
+        self._dirty_models: set[Key] = set()
         self._changed = asyncio.Event()
         self._changes = 0
         self._applied = -1  # number of the last change that is programmed; -1 before the first configuration
@@ -102,6 +105,7 @@ class DataPlane:
         informers[SERVERLESS_SERVICE].subscribe(self._on_service)
         informers[POD].subscribe(self._on_pod)
         informers[POD_AUTOSCALER].subscribe(self._on_autoscaler)
+        informers[MODEL].subscribe(self._on_model)
 
     async def run(self) -> None:
         """Program Envoy and the activator until cancelled."""
@@ -171,6 +175,12 @@ class DataPlane:
         self._dirty_ingresses.update(self._routing.ingresses_of(key))  # whose routes have timeouts
         self._touch(key)
 
+    def _on_model(self, before: Object | None, after: Object | None) -> None:
+        former, present = (None if one is None else language_model(one) for one in (before, after))
+        if former != present:
+            self._dirty_models.add(_key(before, after))
+            self._record_change()
+
     def _touch(self, revision: Key) -> int:
         """Record that the endpoints or the policy of the revision may have changed.
 
@@ -196,7 +206,8 @@ class DataPlane:
         number = self._changes
         ingresses, self._dirty_ingresses = self._dirty_ingresses, set()
         revisions, self._dirty_revisions = self._dirty_revisions, set()
-        snapshot = self._routing.refresh(ingresses, revisions)
+        models, self._dirty_models = self._dirty_models, set()
+        snapshot = self._routing.refresh(ingresses, revisions, models)
         try:
             await self._envoy.apply(snapshot.table)
         except KnodelError as error:

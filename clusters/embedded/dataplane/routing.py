@@ -14,6 +14,7 @@ from clusters.base.errors import KnodelError
 from clusters.base.objects import (
     INGRESS,
     LABEL_REVISION,
+    MODEL,
     POD,
     POD_AUTOSCALER,
     SERVERLESS_SERVICE,
@@ -32,6 +33,7 @@ from clusters.gateway.ingress import revisions_of, virtual_hosts, without_collis
 from clusters.gateway.routes import Backend, Table, VirtualHost
 from clusters.gateway.token import GatewayTokens
 from clusters.net.endpoints import Endpoint, endpoint_of, is_ready
+from clusters.net.language_models import LanguageModel, language_model
 from clusters.runtime.informer import Informers
 
 log = logging.getLogger(__name__)
@@ -109,6 +111,7 @@ class RoutingState:
         self._services = informers[SERVERLESS_SERVICE]
         self._autoscalers = informers[POD_AUTOSCALER]
         self._pods = informers[POD]
+        self._models = informers[MODEL]
         self._activator = activator
         self._read_hold_policy = read_hold_policy
         self._released: set[str] = set()
@@ -117,6 +120,7 @@ class RoutingState:
         self._parked: dict[Key, frozenset[Backend]] = {}
         self._service_versions: dict[Key, SpecVersion] = {}
         self._faults: dict[Key, str] = {}
+        self._language_models: dict[Key, LanguageModel] = {}
         self._merged: tuple[tuple[VirtualHost, ...], Mapping[str, Key]] = ((), {})
         self._ingresses.add_index(BY_REVISION, lambda ingress: [str(key) for key in revisions_of(ingress)])
         self._pods.add_index(BY_REVISION, lambda pod: map(str, filter(None, [revision_of(pod)])))
@@ -171,8 +175,10 @@ class RoutingState:
         """Return every revision with a ServerlessService."""
         return [key_of(service) for service in self._services]
 
-    def refresh(self, ingresses: Iterable[Key], revisions: Iterable[Key]) -> Snapshot:
+    def refresh(self, ingresses: Iterable[Key], revisions: Iterable[Key], models: Iterable[Key] = ()) -> Snapshot:
         """Apply the changes of these objects, and return the new snapshot of all objects."""
+        for key in models:
+            self._refresh_model(key)
         for revision in revisions:
             self._refresh_backends(revision)
         changed = [self._refresh_hosts(key) for key in ingresses]
@@ -181,13 +187,24 @@ class RoutingState:
         hosts, refused = self._merged
         return Snapshot(
             table=Table(
-                hosts, dict(self._backends), self._activator, frozenset[Backend]().union(*self._parked.values())
+                hosts,
+                dict(self._backends),
+                self._activator,
+                frozenset[Backend]().union(*self._parked.values()),
+                tuple(sorted(self._language_models.values())),
             ),
             ingresses={key: hosts.version for key, hosts in self._hosts.items()},
             services=dict(self._service_versions),
             refused=refused,
             faults=dict(self._faults),
         )
+
+    def _refresh_model(self, key: Key) -> None:
+        model = self._models.get(key.name, key.namespace)
+        listed = None if model is None else language_model(model)
+        self._language_models.pop(key, None)
+        if listed is not None:
+            self._language_models[key] = listed
 
     def _refresh_backends(self, revision: Key) -> None:
         service = self._services.get(revision.name, revision.namespace)

@@ -20,7 +20,7 @@ from typing import Any, TextIO
 
 import click
 
-from clusters.base.redact import escape_control
+from clusters.base.redact import escape_control, escape_terminal
 from serving.cli.base.advice import complete_advice
 from serving.cli.base.tables import ELLIPSIS, display_width, head_of, lay_out, wrap_line
 from serving.client.errors import ClientError
@@ -169,6 +169,13 @@ class Output:
             self._write("\n".join(clean(line) for line in content.decode("utf-8", "replace").split("\n")))
             return
         self._guarded(lambda: (sys.stdout.buffer.write(content), sys.stdout.buffer.flush()))
+
+    def stream(self, text: str) -> None:
+        """Print a part of a text unchanged; on a terminal, with the characters that it obeys escaped."""
+        if is_terminal(sys.stdout):
+            self._write(escape_terminal(text))
+        else:
+            self.raw(text.encode("utf-8", "backslashreplace"))
 
     def _write(self, text: str) -> None:
         encoding = sys.stdout.encoding if sys.stdout is not None else "utf-8"

@@ -15,10 +15,11 @@ NOT_FOUND = 404
 
 
 def reason_of(content: bytes) -> tuple[str, str]:
-    """Return the error and the request id in the body of a failed response. Pure."""
+    """Return the error and the request id in the body of a failed response: ours, or in OpenAI's form. Pure."""
     try:
         known: Any = json.loads(content)
-        return str(known["error"]), str(known.get("id") or "")
+        error = known["error"]
+        return str(error["message"] if isinstance(error, dict) else error), str(known.get("id") or "")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return content[:200].decode("utf-8", "replace"), ""
 

@@ -30,7 +30,8 @@ class DeployFields(NamedTuple):
     """The fields that a deploy changes; None leaves a field as it is. `uri` is a URI or a local path.
 
     `canary` is the percentage of the new version. `rollout`: whether new versions are rolled out in steps,
-    or the fields of `spec.rollout` to change.
+    or the fields of `spec.rollout` to change. `llm` has the fields of `spec.llm` to change; the `uri` of an adapter may
+    be a local path.
     """
 
     uri: str | None = None
@@ -42,6 +43,7 @@ class DeployFields(NamedTuple):
     rollout: bool | Mapping[str, Any] | None = None
     least: int | None = None
     most: int | None = None
+    llm: Mapping[str, Any] | None = None
 
 
 class Prepared(NamedTuple):
@@ -88,6 +90,7 @@ def model_of(name: str, namespace: str, fields: DeployFields) -> Object:
         "version": fields.version,
         "minReplicas": fields.least,
         "maxReplicas": fields.most,
+        "llm": _llm(fields.llm) if fields.llm is not None else None,
     }
     spec: dict[str, Any] = {field: value for field, value in given.items() if value is not None}
     if fields.uri:
@@ -113,6 +116,31 @@ def _rollout(wanted: bool | Mapping[str, Any], canary: int | None) -> dict[str, 
         raise UsageError("a rollout and a canary exclude each other: omit one of them")
     fields = {} if wanted is True else dict(wanted)
     return {"rollout": fields, "canaryTrafficPercent": None, "traffic": None}
+
+
+def _llm(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of `spec.llm` with the file:// URIs of local adapters. Faults are left to the validation."""
+    adapters = fields.get("adapters")
+    if not isinstance(adapters, list | tuple):
+        return dict(fields)
+    return {**fields, "adapters": [_adapter(one) if isinstance(one, Mapping) else one for one in adapters]}
+
+
+def _adapter(given: Mapping[str, Any]) -> dict[str, Any]:
+    uri = given.get("uri")
+    return {**given, "uri": uri_of(uri)} if isinstance(uri, str) and uri else dict(given)
+
+
+def check_adapters(ref: PlatformRef, llm: Mapping[str, Any] | None) -> None:
+    """Check that a cluster gets no adapter from a path of this machine. Raises UsageError."""
+    adapters = (llm or {}).get("adapters")
+    for one in adapters if ref.kube is not None and isinstance(adapters, list | tuple) else ():
+        uri = one.get("uri") if isinstance(one, Mapping) else None
+        if isinstance(uri, str) and uri and is_local_path(uri):
+            raise UsageError(
+                f"adapter {one.get('name')} is at {uri} on this machine, which the cluster cannot read: upload it to a "
+                "store and give its URI, such as s3://BUCKET/PATH or hf://ORG/REPO"
+            )
 
 
 def prepare(
@@ -186,6 +214,7 @@ def deploy(
 
     Raises the errors of `prepare`, `store_model` and `wait_until_ready`.
     """
+    check_adapters(ref, fields.llm)
     fields = yield from _resolved(fields)
     uploads = ref.kube is not None and bool(fields.uri) and is_local_path(fields.uri or "")
     model = yield from work(partial(model_of, name, namespace, fields))

@@ -68,27 +68,39 @@ def name_for(location: str) -> str:
 
 
 def keep_files(state: Path, model: Object, *, dry_run: bool = False) -> Object:
-    """Copy the local files of the Model into the state folder, and return the Model with their digest.
+    """Copy the local files of the Model and its adapters into the state folder; return the Model with their digests.
 
     A Model without local files is returned unchanged. With `dry_run` nothing is copied. Raises UsageError when the
     files cannot be read or do not match the digest of the Model, and ClientError when the disk has no room.
     """
+    spec = model.get("spec")
+    if not isinstance(spec, dict):
+        return model
+    kept = _keep(state, spec, "storageUri", dry_run)
+    llm = spec["llm"] if isinstance(spec.get("llm"), dict) else {}
+    if isinstance(adapters := llm.get("adapters"), list):
+        found = [_keep(state, one, "uri", dry_run) if isinstance(one, dict) else one for one in adapters]
+        kept = {**kept, "llm": {**llm, "adapters": found}}
+    return model if kept == spec else {**model, "spec": kept}
+
+
+def _keep(state: Path, fields: Object, field: str, dry_run: bool) -> Object:
+    """Copy the files at the local URI in `field`, and return the fields with their `digest`; others unchanged."""
     from serving.storage import kept
     from serving.storage.base import digest as digests  # heavy; only local files need these
     from serving.storage.base.errors import RetryableStorageError, StorageError
     from serving.storage.sources.local import file_uri_path
 
-    spec = model.get("spec")
-    uri = spec.get("storageUri") if isinstance(spec, dict) else None
-    if not isinstance(spec, dict) or not isinstance(uri, str) or not is_file_uri(uri) or storage_uri_fault(uri):
-        return model
-    promised = spec.get("digest") or ""
+    uri = fields.get(field)
+    if not isinstance(uri, str) or not is_file_uri(uri) or storage_uri_fault(uri):
+        return fields
+    promised = fields.get("digest") or ""
     folder = state / KEPT_FOLDER
     try:
         path = file_uri_path(uri, uri)
         digests.check_form(uri, promised)
         if promised and kept.is_intact(folder, path, uri, promised):
-            return model
+            return fields
         if dry_run:
             digest = kept.digest_at(path, uri)
             digests.check(uri, promised, digest)
@@ -98,7 +110,7 @@ def keep_files(state: Path, model: Object, *, dry_run: bool = False) -> Object:
         raise ClientError(str(error)) from error
     except StorageError as error:
         raise UsageError(str(error)) from error
-    return {**model, "spec": {**spec, "digest": digest}}
+    return {**fields, "digest": digest}
 
 
 def keep_by_digest(state: Path, model: Object, present: Object, *, dry_run: bool = False) -> None:

@@ -32,14 +32,17 @@ class ModelFolder:
     - The artifact is a single file. The copy is named `only`.
     - With `copy`, because a file that is read twice may have changed in between.
 
-    Any other folder is used in place. Copies of killed servers are deleted when the next copy is made.
+    Any other folder is used in place. With `in_place` every folder is, for files that are too large to be copied: their
+    digests were verified when they were fetched, and later changes are not noticed. Copies of killed servers are
+    deleted when the next copy is made.
     """
 
-    def __init__(self, artifact: Artifact, only: str = "", *, copy: bool = False) -> None:
+    def __init__(self, artifact: Artifact, only: str = "", *, copy: bool = False, in_place: bool = False) -> None:
         names = artifact.names()  # rejects names that lead outside of the folder
         self._copy: LockedFolder | None = None
-        if artifact.content is None and not artifact.digests and not copy:
-            self.path = artifact.path
+        self._lock: object = None  # of a folder in the cache that is used in place
+        if artifact.content is None and (in_place or not (artifact.digests or copy)):
+            self.path, self._lock = artifact.path, artifact.lock
             return
         with _copying():
             _remove_leftovers(Path(tempfile.gettempdir()))
@@ -65,6 +68,7 @@ class ModelFolder:
 
     def close(self) -> None:
         """Remove the copy, if there is one."""
+        self._lock = None
         if self._copy is not None:
             self._copy.release()
 

@@ -3,6 +3,8 @@
 A format is detected by the names of the artifact's files: first by a name that decides alone, then by suffix, then by
 whole names, which other programs use too. Formats that run code of the artifact are never detected: they must be named,
 and allowed.
+
+A folder of Hugging Face (`huggingface`) has no such names: `serving.engines.layouts` finds it by its `config.json`.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ NAME_THE_FORMAT: Final = "name the format with --format, or with modelFormat in 
 """The remedy for files whose format cannot be detected."""
 OWN_SERVER: Final = "serve it on your own server with --allow-code"
 """The remedy for code in formats that need none: a platform can only allow the formats that always run code."""
+LLM_FORMATS: Final = ("gguf", "vllm", "huggingface")
+"""Formats whose engines take the options of a language model (`engine.LlmOptions`)."""
 _OUR_OWN: Final = frozenset({"serving", "clusters"})
 """Our own packages: a missing module in them is a bug, and no extra installs it."""
 
@@ -83,12 +87,14 @@ FORMATS: Final = {
         ModelFormat(
             "tensorflow", "serving.engines.tensorflow.engine", "tensorflow", "tensorflow", (), ("saved_model.pb",)
         ),
+        ModelFormat("gguf", "serving.engines.gguf.engine", "xllamacpp", "gguf", (".gguf",)),
         ModelFormat(
             "pickle", "serving.engines.sklearn.pickled", "sklearn", "sklearn", (".pkl", ".pickle"), runs_code=True
         ),
         ModelFormat("joblib", "serving.engines.sklearn.pickled", "sklearn", "sklearn", (".joblib",), runs_code=True),
         ModelFormat("python", "serving.engines.python.engine", "numpy", "python", (), ("model.py",), runs_code=True),
         ModelFormat("mlflow", "serving.engines.mlflow.engine", "yaml", "mlflow", (), ("mlmodel",), decides=True),
+        ModelFormat("huggingface", "serving.engines.huggingface.engine", "tokenizers", "huggingface", ()),
         ModelFormat(
             "vllm", "serving.engines.vllm.engine", "vllm", "", (), ("config.json",), beside=(".safetensors",)
         ),

@@ -30,4 +30,8 @@ def find_layout(artifact: Artifact, model: str) -> Layout:
         from serving.engines.layouts import triton  # heavy; only its own folders pay
 
         layout = triton.detect(artifact, names, model)
+    if layout is None and "config.json" in names:
+        from serving.engines.layouts import huggingface
+
+        layout = huggingface.detect(artifact, names)
     return layout or numbered.detect(artifact, names) or Layout(artifact)

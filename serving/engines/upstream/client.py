@@ -13,6 +13,8 @@ from serving.engines.base.errors import Cancelled, InferenceFailed
 
 MAX_PAGE: Final = 64 << 20  # bytes of a page that is read as a whole
 OK: Final = 200
+ABSENT: Final = (404, 501)
+"""Statuses of a page that an engine does not have; llama.cpp sends 501 for metrics that are not turned on."""
 
 
 class Address(NamedTuple):
@@ -25,6 +27,10 @@ class Address(NamedTuple):
     def headers(self) -> dict[str, str]:
         """Return the headers of every request."""
         return {"Host": "engine", "Authorization": f"Bearer {self.key}", "Connection": "close"}
+
+
+class NoSuchPage(InferenceFailed):
+    """Raised when an engine does not have the page that it is asked for."""
 
 
 class Reply(NamedTuple):

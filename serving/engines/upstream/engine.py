@@ -20,7 +20,7 @@ from serving.engines.base.datatypes import Tensor
 from serving.engines.base.engine import BaseEngine, Cancellation, EngineOptions
 from serving.engines.base.errors import Cancelled, EngineError, InferenceFailed, InputRefused, LoadFailed
 from serving.engines.upstream import client
-from serving.engines.upstream.client import Address
+from serving.engines.upstream.client import Address, NoSuchPage
 from serving.engines.upstream.gate import Gate
 from serving.engines.upstream.process import EngineProcess, SocketFolder
 from serving.engines.upstream.program import EngineDead, EngineLoad, EngineProgram, PageRefused, RestingProgram
@@ -28,13 +28,22 @@ from serving.engines.upstream.text import (
     BAD_REQUEST,
     SERVER_ERROR,
     completion_request,
-    completion_text,
+    read_completion,
     text_signature,
     text_tensor,
 )
+from serving.engines.upstream.usage import TokenCounter, TokenUsage
 
 log = logging.getLogger(__name__)
 
+EXAMPLE: Final = msgspec.json.encode(
+    {
+        "inputs": [
+            {"name": "text_input", "datatype": "BYTES", "shape": [1], "data": ["The capital of France is"]},
+            {"name": "max_tokens", "datatype": "INT64", "shape": [1], "data": [16]},
+        ]
+    }
+)
 COMPLETIONS: Final = "/v1/completions"
 HEALTH: Final = "/health"
 READ_PERIOD: Final = 0.5  # s between two readings of what the engine is doing
@@ -66,12 +75,18 @@ class _Running(NamedTuple):
 
 
 class UpstreamEngine(BaseEngine):
-    """The engine of `program`, started and healthy when the constructor returns. Raises LoadFailed."""
+    """The engine of `program`, started and healthy when the constructor returns. Raises LoadFailed.
+
+    `example` is a request of the Open Inference Protocol, as a model's files may have one.
+    """
+
+    example: Final = EXAMPLE
 
     def __init__(self, program: EngineProgram, options: EngineOptions) -> None:
         super().__init__(text_signature(program.platform), is_async=True)
         self.program = program
         self.slots = 0
+        self.tokens = TokenCounter()  # of all responses, also of those that the model server passes on
         self._name = options.name
         self._folder = SocketFolder()
         self._closing = threading.Event()
@@ -124,7 +139,7 @@ class UpstreamEngine(BaseEngine):
                 self._state = self._state._replace(load=self._state.load._replace(sleeping=False))
 
     def page(self, path: str) -> bytes:
-        """Return a page of the engine, such as its metrics. Raises InferenceFailed."""
+        """Return a page of the engine, such as its metrics; blocks. Raises NoSuchPage, InferenceFailed."""
         return self._getter(self._running().address)(path)
 
     def infer(
@@ -137,20 +152,32 @@ class UpstreamEngine(BaseEngine):
         if reply.status != client.OK:
             reason = f"the engine responded with {reply.status}: {reply.body[:1000].decode('utf-8', 'replace')}"
             raise InputRefused(reason) if BAD_REQUEST <= reply.status < SERVER_ERROR else InferenceFailed(reason)
-        return [text_tensor(completion_text(reply.body)) for _ in outputs]
+        completion = read_completion(reply.body)
+        if completion.usage is not None:
+            self.tokens.add(completion.usage)
+        return [text_tensor(completion.text) for _ in outputs]
 
     def stream(
         self, inputs: Mapping[str, Tensor], outputs: Sequence[str], cancellation: Cancellation | None = None
     ) -> Iterator[Sequence[Tensor]]:
-        """Yield the pieces of the completion. Raises InputRefused, InferenceFailed, Cancelled."""
+        """Yield the pieces of the completion. Raises InputRefused, InferenceFailed, Cancelled.
+
+        A piece counts as a token of a completion that ends before the engine has told its tokens.
+        """
         body = self._completion(inputs, stream=True)
         with self._entered() as address:
-            for event in client.stream(address, COMPLETIONS, body, cancellation):
-                if event == b"[DONE]":
-                    return
-                text = completion_text(event)
-                if text:
-                    yield [text_tensor(text) for _ in outputs]
+            pieces, told = 0, None
+            try:
+                for event in client.stream(address, COMPLETIONS, body, cancellation):
+                    if event == b"[DONE]":
+                        return
+                    text, usage = read_completion(event)
+                    told = usage or told
+                    if text:
+                        pieces += 1
+                        yield [text_tensor(text) for _ in outputs]
+            finally:
+                self.tokens.add(told or TokenUsage(completion=pieces))
         if cancellation is not None and cancellation.cancelled:
             raise Cancelled("the inference was cancelled")
         raise InferenceFailed("the engine broke off the answer")
@@ -268,8 +295,10 @@ class _Getter(NamedTuple):
     timeout: float | None
 
     def __call__(self, path: str, method: str = "GET") -> bytes:
-        """Return the body of a page. Raises PageRefused, InferenceFailed."""
+        """Return the body of a page. Raises NoSuchPage, PageRefused, InferenceFailed."""
         reply = client.request(self.address, method, path, timeout=self.timeout)
+        if reply.status in client.ABSENT:
+            raise NoSuchPage(f"the engine does not have the page {path}: it responded with {reply.status}")
         if reply.status != client.OK:
             raise PageRefused(f"{method} {path} of the engine responded with {reply.status}", reply.status)
         return reply.body

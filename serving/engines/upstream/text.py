@@ -6,7 +6,7 @@ The names are those of Triton's and KServe's generate extension: `text_input` in
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from serving.engines.base.datatypes import Tensor
 from serving.engines.base.engine import Signature, TensorSpec
 from serving.engines.base.errors import InferenceFailed, InputRefused
+from serving.engines.upstream.usage import TokenUsage, usage_of
 
 TEXT: Final = "text_input"
 OUTPUT: Final = "text_output"
@@ -35,9 +36,18 @@ class _Choice(msgspec.Struct):
 
 class _Completion(msgspec.Struct):
     choices: list[_Choice] = []
+    usage: Any = None
+    timings: Any = None
 
 
 _DECODER: Final = msgspec.json.Decoder(_Completion)
+
+
+class Completion(NamedTuple):
+    """The text of a completion or of a part of it, and its tokens, None if the engine does not tell them."""
+
+    text: str
+    usage: TokenUsage | None
 
 
 def text_signature(platform: str) -> Signature:
@@ -49,6 +59,8 @@ def text_signature(platform: str) -> Signature:
 def completion_request(model: str, inputs: Mapping[str, Tensor], *, stream: bool) -> dict[str, Any]:
     """Return the body of a request to `/v1/completions`. Raises InputRefused."""
     body: dict[str, Any] = {"model": model, "max_tokens": MAX_TOKENS, "stream": stream}
+    if stream:
+        body["stream_options"] = {"include_usage": True}
     for name, tensor in inputs.items():
         if name == "stop":
             body[name] = [_text(value) for value in tensor.reshape(-1)]
@@ -61,13 +73,14 @@ def completion_request(model: str, inputs: Mapping[str, Tensor], *, stream: bool
     return body
 
 
-def completion_text(answer: bytes) -> str:
-    """Return the text of a completion, or of one event of a streamed one. Raises InferenceFailed."""
+def read_completion(answer: bytes) -> Completion:
+    """Return a completion, or one event of a streamed one. Raises InferenceFailed."""
     try:
-        choices = _DECODER.decode(answer).choices
+        found = _DECODER.decode(answer)
     except msgspec.MsgspecError as error:
         raise InferenceFailed(f"the engine sent an unexpected answer: {error}") from error
-    return "".join(choice.text for choice in choices)
+    usage = usage_of({"usage": found.usage, "timings": found.timings})
+    return Completion("".join(choice.text for choice in found.choices), usage)
 
 
 def text_tensor(text: str) -> Tensor:

@@ -3,10 +3,11 @@
 Load calls, and the file that survives a restart of the container, have the same JSON:
 
     {"parameters": {"storageUri", "revision", "digest"?, "modelFormat"?, "slots"?, "timeout"?, "cpu"?,
-                    "maxBatchSize"?, "maxBatchLatency"?}}
+                    "maxBatchSize"?, "maxBatchLatency"?, "llm"?}}
 
-Numbers may be strings, as in KServe's repository extension. A parameter that is missing, "" or 0 defaults to the
-server's own option. In a server of many models all parameters of a known model are optional.
+Numbers may be strings, as in KServe's repository extension. `llm` has the form of a Model's `spec.llm`. A parameter
+that is missing, "" or 0 defaults to the server's own option. In a server of many models all parameters of a known model
+are optional.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ import msgspec
 from clusters.base.errors import KnodelError
 from clusters.base.redact import redact_url
 from serving.engines.base.errors import UnknownFormat
+from serving.engines.base.llm_arguments import BadLlmOptions
 from serving.engines.base.registry import find_format
+from serving.modelserver.base.llm import MAX_URI_LENGTH, NO_LLM, LlmParameters
 from serving.storage.base import digest as digests
 from serving.storage.base.errors import StorageError
 
@@ -28,7 +31,6 @@ _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _MAX_QUOTED: Final = 80  # characters of an invalid value that a message repeats
 MAX_LIMIT: Final = 1_000_000  # the maximum of each limit; a larger value is a mistake
 DEFAULT_BATCH_LATENCY: Final = 0.002  # s; callers on a network send their next request sooner
-MAX_URI_LENGTH: Final = 8192  # characters; signed URLs of object stores have about 2 000
 
 
 class BadAssignment(KnodelError):
@@ -50,12 +52,14 @@ class ModelBounds(msgspec.Struct, frozen=True):
     """Limits of a model: concurrent requests (`slots`), seconds per request (`timeout`), cores (`cpu`).
 
     With `batching`, `slots` is raised to at least two full batches: one in the engine, and one that fills meanwhile.
+    `default_slots`: whether nobody has set `slots`, so that an engine may choose how many requests it computes at once.
     """
 
     slots: int
     timeout: float
     cpu: float
     batching: BatchBounds | None = None
+    default_slots: bool = False
 
     def __post_init__(self) -> None:
         if self.batching is not None:
@@ -66,9 +70,17 @@ class ModelBounds(msgspec.Struct, frozen=True):
         """Return the number of threads that one inference may use."""
         return max(1, math.floor(self.cpu))
 
+    @property
+    def engine_slots(self) -> int:
+        """Return the maximum number of requests at once for an engine to prepare for; 0 leaves it to the engine."""
+        return 0 if self.default_slots else self.slots
+
 
 class Assignment(msgspec.Struct, frozen=True):
-    """The model to serve. Responses are labelled with `revision`; a `format` of "" is detected from the files."""
+    """The model to serve. Responses are labelled with `revision`; a `format` of "" is detected from the files.
+
+    `llm` are the options of a language model.
+    """
 
     name: str
     revision: str
@@ -76,6 +88,7 @@ class Assignment(msgspec.Struct, frozen=True):
     digest: str
     format: str
     bounds: ModelBounds
+    llm: LlmParameters = NO_LLM
 
 
 class _Parameters(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -88,6 +101,7 @@ class _Parameters(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     cpu: float | None = None
     max_batch_size: int | None = None
     max_batch_latency: float | None = None
+    llm: LlmParameters | None = None
 
 
 class _Body(msgspec.Struct):
@@ -116,13 +130,15 @@ def parse_assignment(name: str, body: bytes, default: ModelBounds) -> Assignment
 def update_assignment(known: Assignment, body: bytes) -> Assignment:
     """Return the assignment `known` with the parameters that the `body` of a load call overrides.
 
-    Digest and format belong to a storage URI: a call with another URI does not inherit them. Raises BadAssignment.
+    Digest, format and `llm` belong to a storage URI: a call with another URI does not inherit them. Raises
+    BadAssignment.
     """
     given = _decoded(body or b"{}", _Reload).parameters
     if not given.storage_uri:
         given.storage_uri = known.storage_uri
         given.digest = given.digest or known.digest
         given.model_format = given.model_format or known.format
+        given.llm = given.llm or known.llm
     given.revision = given.revision or known.revision
     return _checked(known.name, given, known.bounds)
 
@@ -133,8 +149,9 @@ def to_stored(assignment: Assignment) -> bytes:
     batching = bounds.batching
     parameters = _Parameters(
         assignment.storage_uri, assignment.revision, assignment.digest, assignment.format,
-        bounds.slots, bounds.timeout, bounds.cpu,
+        None if bounds.default_slots else bounds.slots, bounds.timeout, bounds.cpu,
         1 if batching is None else batching.max_size, None if batching is None else batching.max_latency,
+        None if assignment.llm == NO_LLM else assignment.llm,
     )  # fmt: skip
     return msgspec.json.encode(_Stored(assignment.name, parameters))
 
@@ -164,7 +181,9 @@ def _checked(name: str, given: _Parameters, default: ModelBounds) -> Assignment:
         digests.check_form(redact_url(given.storage_uri), given.digest)
         if given.model_format:
             find_format(given.model_format, ())
-    except (StorageError, UnknownFormat) as error:
+        llm = given.llm or NO_LLM
+        llm.check()
+    except (StorageError, UnknownFormat, BadLlmOptions) as error:
         raise BadAssignment(str(error)) from error
     batching = default.batching
     size = given.max_batch_size or (batching.max_size if batching else 1)
@@ -178,8 +197,9 @@ def _checked(name: str, given: _Parameters, default: ModelBounds) -> Assignment:
         _positive("timeout", given.timeout or default.timeout),
         _positive("cpu", given.cpu or default.cpu),
         BatchBounds(int(size), latency) if _positive("maxBatchSize", size) > 1 else None,
+        default_slots=not given.slots and default.default_slots,
     )
-    return Assignment(name, given.revision, given.storage_uri, given.digest, given.model_format, bounds)
+    return Assignment(name, given.revision, given.storage_uri, given.digest, given.model_format, bounds, llm)
 
 
 def _positive(field: str, value: float) -> float:

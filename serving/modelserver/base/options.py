@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -15,9 +15,11 @@ from clusters.gateway.token import VARIABLE
 from clusters.net.authority import url_host
 from clusters.net.hosts import ANY, LOOPBACK_NAMES, PATTERN_FORM, KnownHosts, is_host_pattern
 from clusters.net.ssrf import is_loopback
+from serving.engines.base.llm_arguments import ADAPTER_FORM, BadLlmOptions, parse_adapter, parse_engine_args
 from serving.modelserver.base.assignment import DEFAULT_BATCH_LATENCY, Assignment, BatchBounds, ModelBounds, is_name
 from serving.modelserver.base.errors import BadOptions
 from serving.modelserver.base.first_digest import RECORD_VARIABLE, first_digest
+from serving.modelserver.base.llm import NO_LLM, AdapterSource, LlmParameters
 from serving.modelserver.base.observability_options import ObservabilityOptions, add_arguments, observability_of
 
 DEFAULT_SLOTS: Final = 4  # concurrent requests in the model; scaleTarget's default
@@ -98,7 +100,9 @@ def parse_options(argv: Sequence[str], environ: Mapping[str, str]) -> ServerOpti
     _check_alternatives(given)
     latency = DEFAULT_BATCH_LATENCY if given.max_batch_latency is None else given.max_batch_latency
     batching = BatchBounds(given.max_batch_size, latency) if given.max_batch_size > 1 else None
-    bounds = ModelBounds(given.slots, given.timeout, given.cpu, batching)
+    bounds = ModelBounds(
+        given.slots or DEFAULT_SLOTS, given.timeout, given.cpu, batching, default_slots=given.slots is None
+    )
     scratch = _scratch(environ)
     return ServerOptions(
         assignment=None if given.pool or given.models else _assignment(given, bounds, environ),
@@ -168,8 +172,7 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--slots",
         type=_count,
-        default=DEFAULT_SLOTS,
-        help="maximum number of concurrent requests in the model [%(default)s]",
+        help=f"maximum number of concurrent requests in the model [{DEFAULT_SLOTS}, or as its engine chooses]",
     )
     add(
         "--queue",
@@ -193,6 +196,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--max-batch-latency", type=_seconds_or_zero, metavar="SECONDS",
         help=f"maximum time to wait for a batch to fill [{DEFAULT_BATCH_LATENCY:g}]")  # fmt: skip
     add("--cpu", type=_seconds, default=1.0, help="CPU limit of the container in cores [%(default)s]")
+    _add_llm(add)
     add("--signature", default="", help="signature of a SavedModel with several [serving_default]")
     add(
         "--allow-code",
@@ -206,9 +210,21 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_llm(add: Callable[..., object]) -> None:
+    """Add the options of a language model; those of a pool member come with its load call."""
+    add("--context-length", type=_count_or_zero, default=0, metavar="TOKENS",
+        help="maximum number of tokens of a request, prompt and answer [that of the model]")  # fmt: skip
+    add("--embeddings", action="store_true", help="compute embeddings")
+    add("--adapter", action="append", default=[], metavar="NAME=URI",
+        help=f"LoRA adapter, written {ADAPTER_FORM}; repeatable")  # fmt: skip
+    add("--tool-parser", default="", metavar="NAME", help="the engine's parser of tool calls [none]")
+    add("--engine-arg", action="append", default=[], metavar="NAME=VALUE",
+        help="further option of the engine; repeatable")  # fmt: skip
+
+
 def _check_alternatives(given: argparse.Namespace) -> None:
     """Check that the options describe one model, many models, or a pool member. Raises BadOptions."""
-    named = [option for option, value in _model_options(given) if value]
+    named = [option for option, value in (*_model_options(given), *_llm_options(given)) if value]
     for option, value, source in (("--pool", given.pool, "a load call"), ("--models", given.models, "DIR")):
         if value and named:
             raise BadOptions(f"{', '.join(named)} cannot be used with {option}, where {source} names the model")
@@ -236,7 +252,27 @@ def _assignment(given: argparse.Namespace, bounds: ModelBounds, environ: Mapping
             f"K_REVISION={revision[:80]!r} is not a name: use at most 63 of a-z, 0-9 and '-', no '-' at the ends"
         )
     digest = given.digest or first_digest(environ, revision, _scratch(environ))
-    return Assignment(given.name, revision, given.storage_uri, digest, given.format, bounds)
+    return Assignment(given.name, revision, given.storage_uri, digest, given.format, bounds, _llm(given))
+
+
+def _llm(given: argparse.Namespace) -> LlmParameters:
+    """Return the options of a language model. Raises BadOptions."""
+    try:
+        adapters = tuple(AdapterSource(*parse_adapter(text)) for text in given.adapter)
+        found = LlmParameters(
+            given.context_length, given.embeddings, adapters, given.tool_parser, parse_engine_args(given.engine_arg)
+        )
+        found.check()
+    except BadLlmOptions as error:
+        raise BadOptions(f"{error}; see --help") from error
+    return NO_LLM if found == NO_LLM else found
+
+
+def _llm_options(given: argparse.Namespace) -> tuple[tuple[str, object], ...]:
+    return (
+        ("--context-length", given.context_length), ("--embeddings", given.embeddings), ("--adapter", given.adapter),
+        ("--tool-parser", given.tool_parser), ("--engine-arg", given.engine_arg),
+    )  # fmt: skip
 
 
 def _model_options(given: argparse.Namespace) -> tuple[tuple[str, str], ...]:

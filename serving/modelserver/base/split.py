@@ -27,6 +27,15 @@ Latency is measured from the complete request to the response, so that slow send
 version. It includes the wait for a slot, except a wait behind requests that do not count. Such a wait, or an error
 because no slot became free, is not attributed to the version. Otherwise requests to a tag, which fill the slots of one
 version, could decide a rollout.
+
+How long a whole answer of a language model takes depends on the caller's `max_tokens`. So such an answer is judged on
+its first token and on the mean time between its tokens (`TokenTimes`):
+
+    answer                                            latency                   in flight
+    a stream                                          until the first token     until the first token
+    a stream, the caller left before the first token  until then                until then
+    no stream, the engine reports its own times       until the first token     without an age
+    no stream otherwise, or no token at all           none: counts as untimed   without an age
 """
 
 from __future__ import annotations
@@ -50,6 +59,8 @@ MIRROR_SUFFIX: Final = b"-shadow"
 """Suffix that Envoy and Istio append to the host of a mirrored request."""
 PRODUCED_KEY: Final = "knodel.produced"
 """Key of the ASGI scope: when (the loop's time) the model had made all parts of a stream, less waits for the caller."""
+TOKENS_KEY: Final = "knodel.tokens"
+"""Key of the ASGI scope: the `TokenTimes` of an answer that is judged on its tokens."""
 
 Outcome = Literal["answered", "error", "refused", "left"]
 Headers = Iterable[tuple[bytes, bytes]]
@@ -87,6 +98,31 @@ def outcome_of(status: int) -> Outcome:
     return "error" if status >= ModelFailed.status else "refused"
 
 
+class TokenTimes:
+    """The times of an answer that is judged on its tokens.
+
+    `streamed` is whether the first token is seen when it comes. `first` is when (the loop's time) it came, None as long
+    as that is unknown. `between` is the mean time between two tokens in seconds, None for fewer than two.
+    """
+
+    __slots__ = ("between", "first", "streamed")
+
+    def __init__(self, streamed: bool) -> None:
+        self.streamed = streamed
+        self.first: float | None = None
+        self.between: float | None = None
+
+    def latency(self, began: float, status: int, now: float) -> float | None:
+        """Return the seconds from `began` to the first token; None if they are unknown.
+
+        Of a stream whose caller left before the first token they are the seconds until `now`, a lower bound.
+        """
+        until = self.first
+        if until is None and self.streamed and outcome_of(status) == "left":
+            until = now
+        return None if until is None else max(until - began, 0.0)
+
+
 class InFlight:
     """A request that counts and has no response yet.
 
@@ -109,6 +145,30 @@ class InFlight:
         received: float | None = self.scope.get(RECEIVED_KEY)
         return None if received is None or self.waits_for_others else max(received, self.slot_at)
 
+    def age(self, now: float) -> float | None:
+        """Return the seconds since the version's own time began; None if it has not begun, or is over.
+
+        An answer that is judged on its tokens but is no stream has the age 0: its first token may have come already.
+        """
+        tokens: TokenTimes | None = self.scope.get(TOKENS_KEY)
+        began = self.began
+        if began is None:
+            return None
+        if tokens is not None and tokens.streamed:
+            return now - began if tokens.first is None else None
+        if self.answered_at is not None:
+            return None
+        return now - began if tokens is None else 0.0
+
+    def latency(self, status: int, now: float) -> float | None:
+        """Return the seconds by which the version is judged, of a response that ended `now`; None if it has none."""
+        began = self.started_at if self.began is None else self.began
+        tokens: TokenTimes | None = self.scope.get(TOKENS_KEY)
+        if tokens is not None:
+            return tokens.latency(began, status, now)
+        ended: float = self.scope.get(PRODUCED_KEY) or self.answered_at or now
+        return max(ended - began, 0.0)
+
 
 CURRENT: Final[ContextVar[InFlight | None]] = ContextVar("CURRENT", default=None)
 """The entry of the request that this task serves; None if it does not count."""
@@ -121,6 +181,8 @@ class SplitStats:
         self._monotonic = monotonic
         self._in_flight: set[InFlight] = set()
         self._times = BucketCounter(LATENCY_EDGES)
+        self._between_tokens = BucketCounter(LATENCY_EDGES)
+        self._untimed = 0
         self._answered = 0
         self._errors = 0
         self._refused = 0
@@ -135,35 +197,48 @@ class SplitStats:
     def end(self, entry: InFlight, status: int, now: float) -> None:
         """Count the request by the HTTP status of its response."""
         self._in_flight.discard(entry)
-        outcome, began = outcome_of(status), entry.began
+        outcome = outcome_of(status)
         if outcome == "error" and entry.waits_for_others:
             outcome = "refused"
         if outcome == "error":
             self._errors += 1
         elif outcome == "refused":
             self._refused += 1
-        elif began is not None or outcome == "answered":
-            ended = entry.scope.get(PRODUCED_KEY) or entry.answered_at or now
-            self._times.add(max(ended - (entry.started_at if began is None else began), 0.0))
+        elif entry.began is not None or outcome == "answered":
+            self._count_times(entry, status, now)
             self._left += outcome == "left"
             self._answered += outcome == "answered"
 
+    def _count_times(self, entry: InFlight, status: int, now: float) -> None:
+        latency = entry.latency(status, now)
+        if latency is None:
+            self._untimed += 1
+        else:
+            self._times.add(latency)
+        tokens: TokenTimes | None = entry.scope.get(TOKENS_KEY)
+        if tokens is not None and tokens.between is not None:
+            self._between_tokens.add(tokens.between)
+
     def to_json(self) -> dict[str, Any]:
-        """Return the totals, and the requests in flight by age in buckets of `clusters.base.latency_buckets`."""
+        """Return the totals, and the requests in flight by age in buckets of `clusters.base.latency_buckets`.
+
+        `untimed` and `interTokenLatency` are there only for models that have such responses.
+        """
         now = self._monotonic()
-        ages = [
-            now - began for entry in self._in_flight if entry.answered_at is None and (began := entry.began) is not None
-        ]
+        ages = [age for entry in self._in_flight if (age := entry.age(now)) is not None]
         pending: dict[int, int] = {}
         for age in ages:
             bucket = bucket_of(age)
             pending[bucket] = pending.get(bucket, 0) + 1
+        between = by_bucket(self._between_tokens.counts)
         return {
             "requests": self._answered + self._errors,
             "errors": self._errors,
             "refused": self._refused,
             "left": self._left,
             "latency": _by_name(by_bucket(self._times.counts)),
+            **({"untimed": self._untimed} if self._untimed else {}),
+            **({"interTokenLatency": _by_name(between)} if between else {}),
             "pending": _by_name(pending),
             "oldest": round(max(ages, default=0.0), 3),
         }

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+
+if TYPE_CHECKING:
+    from serving.engines.upstream.usage import TokenCounter
 
 MIN_SHOWN = 0.1
 """Milliseconds shown for a finished stage that took less; 0 means that the stage has not finished."""
@@ -77,6 +80,7 @@ class Stats:
         self.active = 0
         self.queued = 0
         self.kv_share: float | None = None  # of an engine with a KV cache, from 0 to 1
+        self.tokens: TokenCounter | None = None  # of a language model that is or was loaded
         self._held = 0
         self._engine_queued = 0
         self.requests = 0
@@ -132,7 +136,7 @@ class Stats:
         return self.queued + min(self._engine_queued, self.active)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the page `/stats`."""
+        """Return the page `/stats`. Only the page of a language model has `tokens`."""
         return {
             "revision": self.revision,
             "slots": self.slots,
@@ -145,6 +149,7 @@ class Stats:
             "download": self.startup.download.to_json(),
             "format": self.startup.format or None,
             "digest": self.startup.digest or None,
+            **({} if self.tokens is None else {"tokens": self.tokens.total.to_json()}),
         }
 
     def _integrate(self) -> None:

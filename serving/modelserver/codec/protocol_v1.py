@@ -101,7 +101,8 @@ class V1Codec:
 
     def _of_rows(self, rows: list[Any]) -> dict[str, Tensor]:
         specs = self._codec.specs
-        only = next(iter(specs.values()))[0] if len(specs) == 1 else None
+        required = [spec for name, (spec, _) in specs.items() if not self._codec.is_optional(name)]
+        only = required[0] if len(required) == 1 else None
         if only is not None:
             first = rows[0] if rows else None
             # {"b64": …} is a value of a BYTES input, and any other object has inputs by name

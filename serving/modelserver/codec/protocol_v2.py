@@ -91,7 +91,7 @@ class V2Codec:
         self.specs = {spec.name: (spec, DATATYPES[spec.datatype]) for spec in signature.inputs}
         self.outputs = list(signature.default_outputs)
         self._optional = signature.optional_inputs
-        self._outputs = frozenset(spec.name for spec in signature.outputs)
+        self._outputs = {spec.name: spec for spec in signature.outputs}
         self._bf16 = frozenset(spec.name for spec in signature.outputs if spec.datatype == BF16)
 
     def decode(self, body: bytes, json_length: int | None = None) -> PreparedRequest:
@@ -164,6 +164,10 @@ class V2Codec:
             missing = [repr(name) for name in self.specs if name not in inputs and name not in self._optional]
             if missing:
                 raise InvalidRequest(f"missing input {', '.join(missing)}")
+
+    def output_spec(self, name: str) -> TensorSpec | None:
+        """Return the specification of the output `name`, None if the model has none."""
+        return self._outputs.get(name)
 
     def check_outputs(self, names: Sequence[str]) -> None:
         """Raise InvalidRequest for an unknown or repeated output."""

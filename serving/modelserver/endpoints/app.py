@@ -57,6 +57,7 @@ class DataApp:
             f"/v1/models/{name}:predict": endpoints.predict,
             INVOCATIONS: endpoints.invocations,
             **{f"{start}{path}": endpoints.openai for path in PATHS for start in ("", PREFIX)},
+            **endpoints.pipelines,
         }
         self._app = make_app([*health_routes(lifecycle), *self._routes()], NO_PATH)
 
@@ -78,6 +79,7 @@ class DataApp:
             Route("/openapi.json", self._document),
             Route(INVOCATIONS, _PostEndpoint(lambda _: None, endpoints.invocations)),
             *mlflow_routes(self._lifecycle),
+            *(Route(path, _PostEndpoint(lambda _: None, app)) for path, app in endpoints.pipelines.items()),
             Route(f"{PREFIX}/v1/models", self._openai_models),
             Route(f"{PREFIX}/v1/models/{{name}}", self._openai_model),
             *(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 import msgspec
@@ -13,6 +13,7 @@ from serving.modelserver.codec.content_router import ContentRouter
 from serving.modelserver.codec.protocol_generate import GenerateCodec
 from serving.modelserver.codec.protocol_v1 import V1Codec
 from serving.modelserver.endpoints.infer import V2, CodecOf, UnaryEndpoint
+from serving.modelserver.endpoints.pipelines import pipeline_routes
 from serving.modelserver.endpoints.sse import StreamingEndpoint
 from serving.modelserver.execution.inference import Inference
 from serving.modelserver.execution.lifecycle import ServedModel
@@ -20,7 +21,10 @@ from serving.modelserver.openai.metrics import LlmMetrics
 
 
 class Endpoints(msgspec.Struct, frozen=True):
-    """ASGI applications for `…/infer`, `…:predict`, `…/generate`, `…/generate_stream`, `/invocations` and OpenAI's."""
+    """ASGI applications for `…/infer`, `…:predict`, `…/generate`, `…/generate_stream`, `/invocations` and OpenAI's.
+
+    `pipelines` are the endpoints of OpenAI's API that infer in this server, by path.
+    """
 
     infer: ASGIApp
     predict: ASGIApp
@@ -28,6 +32,7 @@ class Endpoints(msgspec.Struct, frozen=True):
     generate_stream: ASGIApp
     invocations: ASGIApp
     openai: ASGIApp
+    pipelines: Mapping[str, ASGIApp] = {}
 
 
 def make_endpoints(
@@ -59,13 +64,15 @@ def make_endpoints(
 
         return OpenAiEndpoint(name, inference, budget, llm or LlmMetrics())
 
+    openai = _made_later(make_openai)
     return Endpoints(
         infer=routed(V2),
         predict=routed(lambda model: V1Codec(model.codec)),
         generate=routed(_generate),
         generate_stream=StreamingEndpoint(inference, budget, _generate),
         invocations=_made_later(make_invocations),
-        openai=_made_later(make_openai),
+        openai=openai,
+        pipelines=pipeline_routes(inference, budget, openai),
     )
 
 

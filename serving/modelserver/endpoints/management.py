@@ -16,6 +16,7 @@ from serving.modelserver.endpoints.app import health_routes, json_response, make
 from serving.modelserver.endpoints.confirmation import Confirmation
 from serving.modelserver.endpoints.repository import RepositoryRoutes
 from serving.modelserver.execution.lifecycle import ModelLifecycle
+from serving.modelserver.openai.engine_page import EngineMetrics
 
 
 def make_management_app(
@@ -26,9 +27,9 @@ def make_management_app(
     repository: RepositoryRoutes,
     confirmation: Confirmation | None = None,
 ) -> ASGIApp:
-    """Return the application with `/stats`, `/stats/answers`, `/metrics`, `/digest`, the repository and health.
+    """Return the application with statistics, `/metrics`, `/metrics/engine`, `/digest`, the repository and health.
 
-    A server of many models has no `confirmation`, and therefore no `/digest`.
+    A server of many models has no `confirmation`, and therefore neither `/digest` nor `/metrics/engine`.
     """
 
     async def stats_page(_: Request) -> Response:
@@ -41,5 +42,5 @@ def make_management_app(
         return Response(metrics(), headers={"content-type": CONTENT_TYPE})
 
     pages = [Route("/stats", stats_page), Route("/stats/answers", answers_page), Route("/metrics", metrics_page)]
-    digest = [] if confirmation is None else confirmation.routes()
-    return make_app([*pages, *digest, *repository.routes(), *health_routes(lifecycle)])
+    of_one_model = [] if confirmation is None else [*confirmation.routes(), *EngineMetrics(lifecycle).routes()]
+    return make_app([*pages, *of_one_model, *repository.routes(), *health_routes(lifecycle)])

@@ -12,8 +12,9 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from serving.engines.base.engine import EngineOptions
-from serving.engines.base.registry import find_format, find_loader
+from serving.engines.base.engine import EngineOptions, LlmOptions
+from serving.engines.base.errors import LoadFailed
+from serving.engines.base.registry import LLM_FORMATS, find_format, find_loader
 from serving.engines.base.warmup import warm_up
 from serving.engines.layouts.detect import find_layout
 from serving.modelserver.base.assignment import Assignment, BatchBounds
@@ -55,6 +56,8 @@ def load_model(
     options = engine_options or EngineOptions(assignment.bounds.threads)
     found = find_format(assignment.format or layout.format, files.names(), allow_code=options.allow_code)
     startup.format = found.name
+    if options.llm != LlmOptions() and found.name not in LLM_FORMATS:
+        raise LoadFailed(f"{files.uri}: format {found.name} has no options of a language model: omit them")
     load = find_loader(found)
     before = gauge(found.name)
     engine = load(files, options)
@@ -68,6 +71,8 @@ def load_model(
             from serving.modelserver.execution.mlflow_example import mlflow_example  # few models need it
 
             example = mlflow_example(files, codec)
+        own: bytes | None = getattr(engine, "example", None)  # of a server of its own, which has warmed itself up
+        example, warm = example or own, warm and own is None
         inputs = decode_example(example, codec, files.uri) if warm and example is not None else None
         pace = warm_up(engine, inputs) if warm else None
     except BaseException:

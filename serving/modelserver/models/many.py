@@ -62,7 +62,9 @@ class ManyStats(Stats):
         models = {name: stats.to_json() for name, stats in self._models.items()}
         summed = ("slots", "active", "queued", "requests", "busySeconds", "memory")
         sums = {name: sum(page[name] for page in models.values()) for name in summed}
-        return {**super().to_json(), **sums, "models": models}
+        counted = [page["tokens"] for page in models.values() if "tokens" in page]
+        tokens = {kind: sum(counts[kind] for counts in counted) for kind in counted[0]} if counted else {}
+        return {**super().to_json(), **sums, **({"tokens": tokens} if tokens else {}), "models": models}
 
 
 class ManyModels:

@@ -24,11 +24,13 @@ class RequestMetrics:
     """Counts responses by protocol and code, their durations, and batch sizes. Only the event loop may use it.
 
     Durations have finer buckets than the page, because `response_stats` reads the same counts. `split` counts the
-    requests that the judge of a rollout counts. `monotonic` is the loop's time.
+    requests that the judge of a rollout counts. `latencies` are the times by which responses of the protocol `openai`
+    are judged, by status code, where durations depend on the caller. `monotonic` is the loop's time.
     """
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self.split = SplitStats(monotonic)
+        self.latencies: dict[int, BucketCounter] = {}
         self._durations: dict[str, dict[int, BucketCounter]] = {}
         self._batches = BucketCounter(BATCH_BOUNDS)
 
@@ -39,6 +41,10 @@ class RequestMetrics:
         except KeyError:  # the first with this protocol and code
             made = self._durations.setdefault(protocol, {})[code] = BucketCounter(LATENCY_EDGES)
             made.add(seconds)
+
+    def observe_latency(self, code: int, seconds: float) -> None:
+        """Count the time by which a response of the protocol `openai` is judged, in seconds."""
+        self.latencies.setdefault(code, BucketCounter(LATENCY_EDGES)).add(seconds)
 
     @property
     def durations(self) -> Mapping[str, Mapping[int, BucketCounter]]:
@@ -110,8 +116,16 @@ def stats_families(stats: Stats) -> list[Family]:
     )
     shares = tuple((labels, part.kv_share) for labels, part in parts if part.kv_share is not None)
     kv_cache = Family("knodel_llm_kv_share", "gauge", "Part of the KV cache in use, from 0 to 1.", shares)
+    counts = tuple(
+        ({**labels, "kind": kind}, float(count))
+        for labels, part in parts
+        if part.tokens is not None
+        for kind, count in part.tokens.total.to_json().items()
+    )
+    tokens = Family("knodel_llm_tokens_total", "counter", "Tokens of prompts and of completions.", counts)
     return [
         *([kv_cache] if shares else []),
+        *([tokens] if counts else []),
         *(
             Family(name, "gauge", about, tuple((labels, float(value(part))) for labels, part in parts))
             for name, about, value in gauges

@@ -7,10 +7,10 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from clusters.net.server.errors import REFUSED_KEY
+from clusters.net.server.errors import RECEIVED_KEY, REFUSED_KEY
 from serving.modelserver.base.errors import ClientLeft
 from serving.modelserver.base.responses import BROKEN_KEY
-from serving.modelserver.base.split import CURRENT, is_of_split, without_token
+from serving.modelserver.base.split import CURRENT, TOKENS_KEY, TokenTimes, is_of_split, without_token
 from serving.modelserver.observe.access_log import AccessLog
 from serving.modelserver.observe.metrics import RequestMetrics
 
@@ -23,6 +23,8 @@ OTHER: Final = "other"
 TRACE_KEY: Final = "knodel.trace"
 PARENT_KEY: Final = "knodel.traceparent"
 """Keys of the scope: the id of the request's trace, and the `traceparent` of its child spans, if it is traced."""
+RERANK_V2: Final = "/v2/rerank"
+"""Cohere's path, the only one of its kind below /v2."""
 _FAILED: Final = 500  # the response when the application raises
 
 
@@ -75,11 +77,21 @@ class ObservabilityMiddleware:
             seconds = now - start
             status = scope.get(BROKEN_KEY) or status or scope.get(REFUSED_KEY, ClientLeft.status)
             self._metrics.observe(protocol, status, seconds)
+            if protocol == OPENAI:
+                self._observe_latency(scope, status, seconds, now)
             if judged is not None:
                 split.end(judged, status, now)
             if self._access_log is not None:
                 trace = scope.get(TRACE_KEY, "")
                 self._access_log.write(scope["method"], scope["path"], status, seconds, trace)
+
+    def _observe_latency(self, scope: Scope, status: int, seconds: float, now: float) -> None:
+        """Count the time to the first token of an answer that has tokens, else its whole time."""
+        tokens: TokenTimes | None = scope.get(TOKENS_KEY)
+        began = max(scope.get(RECEIVED_KEY, 0.0), now - seconds)
+        latency = seconds if tokens is None else tokens.latency(began, status, now)
+        if latency is not None:
+            self._metrics.observe_latency(status, latency)
 
 
 def protocol_of(method: str, path: str) -> str:
@@ -87,7 +99,7 @@ def protocol_of(method: str, path: str) -> str:
     if method == "POST":
         start = path[:4]
         if start == "/v2/":
-            return V2
+            return OPENAI if path == RERANK_V2 else V2
         if start == "/v1/":
             return V1 if path.startswith("/v1/models/") else OPENAI
         if path == "/invocations":

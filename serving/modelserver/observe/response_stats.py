@@ -8,6 +8,9 @@ The page has totals of this process. It counts inference requests whose response
     success; the client disconnected         timed: the duration until the response, or until the disconnect
     400, 429, 5xx; gRPC's codes for them     error: another version might accept the input, have capacity, not fail
     all others, such as 404 and 413          not counted: every version gives the same response
+
+Answers of a language model are timed until their first token (`serving.modelserver.base.split`). Those whose first
+token has no known time are requests without a latency.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from serving.modelserver.base.errors import ClientLeft, InvalidRequest, Overload
 from serving.modelserver.base.latency import by_bucket
 from serving.modelserver.base.stats import Stats
 from serving.modelserver.observe.metrics import RequestMetrics
-from serving.modelserver.observe.middleware import MLFLOW, V1, V2
+from serving.modelserver.observe.middleware import MLFLOW, OPENAI, V1, V2
 
 GRPC: Final = "grpc"
 """Protocol label of inferences over gRPC."""
@@ -50,19 +53,21 @@ class ResponseStats:
         `latency` has the number of timed responses in each bucket (`clusters.base.latency_buckets`). `split` has the
         same counts for the requests that the judge of a rollout counts (`serving.modelserver.base.split`).
         """
-        errors, latency = 0, dict[int, int]()
+        errors, timed, latency = 0, 0, dict[int, int]()
         for protocol, codes in self._metrics.durations.items():
             for code, times in codes.items():
                 outcome = outcome_of(protocol, code)
                 if outcome == "error":
                     errors += times.total
                 elif outcome == "timed":
-                    for bucket, count in by_bucket(times.counts).items():
+                    timed += times.total
+                    counted = self._metrics.latencies.get(code) if protocol == OPENAI else times
+                    for bucket, count in by_bucket(counted.counts).items() if counted else ():
                         latency[bucket] = latency.get(bucket, 0) + count
         return {
             "revision": self._stats.revision,
             "process": self._process,
-            "requests": errors + sum(latency.values()),
+            "requests": errors + timed,
             "errors": errors,
             "latency": {str(bucket): latency[bucket] for bucket in sorted(latency)},
             "split": self._metrics.split.to_json(),
@@ -73,7 +78,7 @@ def outcome_of(protocol: str, code: int) -> Outcome:
     """Return how a response counts for the version that sent it."""
     if protocol == GRPC:
         return "timed" if code in _GRPC_TIMED else "error" if code in _GRPC_ERRORS else "other"
-    if protocol not in (V1, V2, MLFLOW):
+    if protocol not in (V1, V2, MLFLOW, OPENAI):
         return "other"
     if code < _REFUSED or code == ClientLeft.status:
         return "timed"

@@ -32,7 +32,17 @@ from serving.modelserver.execution.inference import Inference, ModelJob, Prepare
 from serving.modelserver.execution.lifecycle import ModelLifecycle, ServedModel
 from serving.modelserver.execution.slot_queue import SlotQueue
 from serving.modelserver.execution.workers import Workers
-from serving.modelserver.observe.middleware import MLFLOW, OTHER, PARENT_KEY, TRACE_KEY, V1, protocol_of
+from serving.modelserver.observe.middleware import (
+    MLFLOW,
+    OPENAI,
+    OTHER,
+    PARENT_KEY,
+    RERANK_V2,
+    TRACE_KEY,
+    V1,
+    protocol_of,
+)
+from serving.modelserver.openai.paths import PATHS, PREFIX
 
 if TYPE_CHECKING:
     from serving.modelserver.execution.batcher import Batcher
@@ -188,6 +198,9 @@ def span_name(protocol: str, path: str) -> str:
         return "POST /v1/models/{name}:predict"
     if protocol == MLFLOW:
         return "POST /invocations"
+    if protocol == OPENAI:
+        known = path.removeprefix(PREFIX)
+        return f"POST {known}" if known in (*PATHS, RERANK_V2) else "POST /v1/…"
     verb = path.rpartition("/")[2]
     return f"POST /v2/models/{{name}}/{verb if verb in VERBS else '…'}"
 

@@ -1,1 +1,1 @@
-"""The endpoints of OpenAI and Anthropic, which engines that are servers of their own answer."""
+"""OpenAI's and Anthropic's APIs: passed on to engines that are servers of their own, and codecs for embeddings."""

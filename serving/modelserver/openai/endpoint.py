@@ -9,6 +9,7 @@ for metrics.
 from __future__ import annotations
 
 import asyncio
+import time
 from functools import partial
 from typing import Any, Final
 
@@ -33,18 +34,20 @@ from serving.modelserver.base.errors import (
 )
 from serving.modelserver.base.limits import BodyBudget, Lease
 from serving.modelserver.base.responses import BROKEN_KEY, JSON, send_body
-from serving.modelserver.base.split import PRODUCED_KEY
+from serving.modelserver.base.split import TOKENS_KEY, TokenTimes
 from serving.modelserver.codec.bounded_read import read_body
 from serving.modelserver.codec.messages import explain_decode_error
 from serving.modelserver.execution.inference import BEGAN, Inference, RequestContext
 from serving.modelserver.openai.errors import EngineRestarts, ModelNotFound, anthropic_error, openai_error
 from serving.modelserver.openai.metrics import LlmMetrics
-from serving.modelserver.openai.paths import MESSAGES, PREFIX
-from serving.modelserver.openai.tokens import StreamObserver, body_usage
+from serving.modelserver.openai.paths import GENERATING, MESSAGES, PREFIX
+from serving.modelserver.openai.tokens import StreamObserver, body_times, body_usage
 
 MAX_ANSWER: Final = 64 << 20  # bytes of a response that is not a stream
 EVENTS: Final = b"text/event-stream"
 _PASSED: Final = frozenset({b"content-type", b"cache-control", b"retry-after", b"x-request-id"})
+MOST_BLOCKED: Final = 0.05
+"""Part of a stream's time for which its caller may not read. Beyond it, the time between its tokens is not judged."""
 _MAX_QUOTED: Final = 100  # characters of a model's name that a message repeats
 
 
@@ -52,6 +55,7 @@ class _Head(msgspec.Struct):
     """The members of a request that the server reads."""
 
     model: str | None = None
+    stream: Any = False
 
 
 _HEAD: Final = msgspec.json.Decoder(_Head)
@@ -87,24 +91,29 @@ class OpenAiEndpoint:
         body = await read_body(scope, receive, self._budget, model.codec.limits.body)
         lease = Lease(partial(self._budget.give_back, body.lent), body.lent)
         try:
-            content = self._prepare(engine, body.content)
+            content, streamed = self._prepare(engine, body.content)
+            if path in GENERATING:
+                scope[TOKENS_KEY] = TokenTimes(streamed)
             client = connection_of(scope, HttpConnection)
             async with self._inference.occupy(client, scope.get(BEGAN)) as request:
-                await _Exchange(engine, path, request, scope, send, self._metrics).run(content, client)
+                await _Exchange(engine, path, request, client, scope, send, self._metrics).run(content)
         finally:
             lease.release()
 
-    def _prepare(self, engine: UpstreamEngine, content: bytes) -> bytes:
-        """Check the request and return the body for the engine. Raises InvalidRequest, ModelNotFound."""
+    def _prepare(self, engine: UpstreamEngine, content: bytes) -> tuple[bytes, bool]:
+        """Check the request; return the body for the engine, and whether the answer is to be a stream.
+
+        Raises InvalidRequest, ModelNotFound.
+        """
         try:
-            asked = _HEAD.decode(content).model
-            adapter = self._adapter(engine, asked)
+            head = _HEAD.decode(content)
+            adapter = self._adapter(engine, head.model)
             if not engine.program.adapters:
-                return content
+                return content, head.stream is True
             changed = engine.program.change_body(_WHOLE.decode(content), adapter)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise InvalidRequest(f"the body is not a valid request: {explain_decode_error(error)}") from error
-        return content if changed is None else _ENCODE(changed)
+        return content if changed is None else _ENCODE(changed), head.stream is True
 
     def _adapter(self, engine: UpstreamEngine, asked: str | None) -> str:
         """Return the adapter that a request asks for, "" for none. Raises InvalidRequest, ModelNotFound."""
@@ -122,24 +131,29 @@ class _Exchange:
     """One request to the engine and its response."""
 
     def __init__(
-        self, engine: UpstreamEngine, path: str, request: RequestContext, scope: Scope, send: Send, metrics: LlmMetrics
-    ) -> None:
+        self, engine: UpstreamEngine, path: str, request: RequestContext, client: HttpConnection, scope: Scope,
+        send: Send, metrics: LlmMetrics,
+    ) -> None:  # fmt: skip
         self._engine = engine
         self._path = path
         self._request = request
+        self._client = client
         self._scope = scope
+        self._times: TokenTimes = scope.get(TOKENS_KEY) or TokenTimes(streamed=False)
         self._send = send
         self._metrics = metrics
         self._loop = asyncio.get_running_loop()
         self._connection: UpstreamConnection | None = None
         self._stopped: ServingError | None = None
+        self._sent = 0.0  # when the request was sent to the engine
         self._sending = False
+        self._blocked = 0.0  # s in which the caller did not read
 
-    async def run(self, body: bytes, client: HttpConnection) -> None:
+    async def run(self, body: bytes) -> None:
         """Send `body` and pass the response on. Raises ServingError if nothing was sent to the caller."""
         late = DeadlineExceeded(f"no complete answer within {self._request.timeout:g} s")
         timer = self._loop.call_at(self._request.deadline, self._stop, late)
-        client.on_disconnect(partial(self._stop, ClientLeft()))
+        self._client.on_disconnect(partial(self._stop, ClientLeft()))
         try:
             address = await self._enter()
             try:
@@ -150,7 +164,7 @@ class _Exchange:
             raise self._stopped or ModelFailed(f"the engine broke off the request: {error}") from error
         finally:
             timer.cancel()
-            client.on_disconnect(None)
+            self._client.on_disconnect(None)
             if self._connection is not None:
                 self._connection.close()
 
@@ -161,6 +175,7 @@ class _Exchange:
         head = _request_head(address, self._path, self._scope, len(body))
         connection.send(head, head_only=False)
         connection.write(body)
+        self._sent = time.monotonic()
         status, headers = await connection.response()
         passed = [(name, value) for name, value in headers if name in _PASSED]
         if any(name == b"content-type" and value.startswith(EVENTS) for name, value in passed):
@@ -210,24 +225,34 @@ class _Exchange:
         body = b"".join(pieces)
         usage = body_usage(body) if status < InvalidRequest.status else None
         if usage is not None:
-            self._metrics.count(usage)
+            self._engine.tokens.add(usage)
+        self._times.streamed = False
+        if TOKENS_KEY in self._scope and status < InvalidRequest.status:
+            self._note_times(body)
         headers.append((b"content-length", b"%d" % size))
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
         await self._send({"type": "http.response.body", "body": body})
+
+    def _note_times(self, body: bytes) -> None:
+        """Note the times that the engine reports. The wait for a slot is part of the time to the first token."""
+        told = body_times(body)
+        if told.first is not None:
+            self._times.first = min(self._sent + told.first, time.monotonic())
+        self._times.between = told.between
 
     async def _pass_stream(
         self, connection: UpstreamConnection, status: int, headers: list[tuple[bytes, bytes]]
     ) -> None:
         """Pass events on as they come. An error is the last event."""
         send, observer = self._send, StreamObserver()
+        self._times.streamed = True
         headers.append((b"x-accel-buffering", b"no"))
         await send({"type": "http.response.start", "status": status, "headers": headers})
         try:
             while data := await connection.read():
-                observer.feed(data, self._loop.time())
-                self._sending = True
-                await send({"type": "http.response.body", "body": data, "more_body": True})
-                self._sending = False
+                observer.feed(data, time.monotonic())  # uvloop's own time is in milliseconds
+                self._times.first = observer.first
+                await self._send_piece(data)
             self._check()
         except (UpstreamError, ServingError) as error:
             failure = self._stopped or ModelFailed(f"the engine broke off the answer: {error}")
@@ -239,6 +264,13 @@ class _Exchange:
         self._count(observer)
         await send({"type": "http.response.body", "body": b""})
 
+    async def _send_piece(self, data: bytes) -> None:
+        began, waits = self._loop.time(), self._client.flow.write_paused
+        self._sending = True
+        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        self._sending = False
+        self._blocked += self._loop.time() - began if waits else 0.0
+
     def _last_event(self, error: ServingError) -> bytes:
         if self._path.startswith(MESSAGES):
             return b"\n\nevent: error\ndata: %b\n\n" % anthropic_error(error)
@@ -246,13 +278,15 @@ class _Exchange:
 
     def _count(self, observer: StreamObserver) -> None:
         usage = observer.usage()
-        self._metrics.count(usage)
-        if observer.first is not None:
-            self._scope[PRODUCED_KEY] = observer.first  # a version is judged on its first token
-            self._metrics.first_token(max(0.0, observer.first - self._scope.get(RECEIVED_KEY, observer.first)))
+        self._engine.tokens.add(usage)
+        if observer.first is None:
+            return
+        self._metrics.first_token(max(0.0, observer.first - self._scope.get(RECEIVED_KEY, observer.first)))
         between = observer.seconds_per_token(usage)
         if between is not None:
             self._metrics.between_tokens(between)
+            if self._blocked <= MOST_BLOCKED * (observer.last - observer.first):
+                self._times.between = between
 
 
 def _request_head(address: Address, path: str, scope: Scope, length: int) -> bytes:

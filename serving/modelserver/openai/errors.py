@@ -6,10 +6,10 @@ from typing import Final
 
 import msgspec
 
-from serving.modelserver.base.errors import NotReady, ResourceNotFound, ServingError
+from serving.modelserver.base.errors import InvalidRequest, NotReady, ResourceNotFound, ServingError
 
 _ENCODE: Final = msgspec.json.Encoder().encode
-_OPENAI: Final = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
+_OPENAI: Final = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _ANTHROPIC: Final = {
     401: "authentication_error",
     403: "permission_error",
@@ -25,6 +25,14 @@ class ModelNotFound(ResourceNotFound):
     """The request names a model or an adapter that is not served here."""
 
 
+class InvalidParameter(InvalidRequest):
+    """The member `param` of the request is invalid."""
+
+    def __init__(self, param: str, message: str) -> None:
+        super().__init__(message)
+        self.param = param
+
+
 class EngineRestarts(NotReady):
     """The engine has ended and is started again."""
 
@@ -33,6 +41,8 @@ def openai_error(error: ServingError) -> bytes:
     """Return `{"error": {"message", "type", "param", "code"}}`, as OpenAI's API has it."""
     kind = _OPENAI.get(error.status, "invalid_request_error" if error.status < _SERVER else "server_error")
     param, code = ("model", "model_not_found") if isinstance(error, ModelNotFound) else (None, None)
+    if isinstance(error, InvalidParameter):
+        param = error.param
     return _ENCODE({"error": {"message": str(error), "type": kind, "param": param, "code": code}})
 
 

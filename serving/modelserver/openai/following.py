@@ -7,6 +7,7 @@ import math
 from typing import Final
 
 from serving.engines.upstream.engine import EngineState, UpstreamEngine
+from serving.engines.upstream.usage import TokenCounter
 from serving.modelserver.base.stats import Stats
 from serving.modelserver.execution.lifecycle import ModelLifecycle
 
@@ -18,6 +19,14 @@ async def follow(engine: UpstreamEngine, lifecycle: ModelLifecycle, stats: Stats
     while True:
         apply(engine.state, lifecycle, stats)
         await asyncio.sleep(PERIOD)
+
+
+def count_tokens(engine: UpstreamEngine, stats: Stats) -> None:
+    """Count the tokens of the engine in `stats` from now on, after those of the engine before it.
+
+    The tokens of the warm-up, which no caller asked for, do not count.
+    """
+    engine.tokens = stats.tokens = stats.tokens or TokenCounter()
 
 
 def apply(state: EngineState, lifecycle: ModelLifecycle, stats: Stats) -> None:

@@ -18,3 +18,5 @@ PATHS: Final = (
     "/v1/rerank",
 )
 """Paths that an engine may have."""
+GENERATING: Final = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/responses", MESSAGES})
+"""Paths whose answers are made token by token; the caller determines how many."""

@@ -10,20 +10,41 @@ from typing import Any, Final
 
 import msgspec
 
+from serving.engines.upstream.usage import TokenUsage, usage_of
+
 _DECODE: Final = msgspec.json.Decoder().decode
 _END: Final = b"\n\n"
 _DATA: Final = b"data:"
 _DONE: Final = b"[DONE]"
 _ERRORS: Final = (b'data: {"error"', b"event: error\n")
 """The beginning of an event of an error: of chat/completions and completions, and of messages."""
+_MS: Final = 1000
 MAX_SEARCHED: Final = 64 * 1024  # bytes of a stream in which the first token is looked for
 
 
-class TokenUsage(msgspec.Struct, frozen=True):
-    """Tokens of the prompt and of the answer."""
+class EngineTimes(msgspec.Struct, frozen=True):
+    """What an engine reports of an answer that is not a stream; None for what it does not report.
 
-    prompt: int = 0
-    completion: int = 0
+    `first` are the seconds from the start of its work to the first token, `between` the mean seconds between tokens.
+    """
+
+    first: float | None = None
+    between: float | None = None
+
+
+class _Timings(msgspec.Struct, frozen=True):
+    """`timings` of llama.cpp: milliseconds of the prompt and of the tokens after it, and the number of tokens."""
+
+    prompt_ms: float = -1.0
+    predicted_ms: float = -1.0
+    predicted_n: int = 0
+
+
+class _Timed(msgspec.Struct):
+    timings: _Timings = _Timings()
+
+
+_TIMED: Final = msgspec.json.Decoder(_Timed)
 
 
 class StreamObserver:
@@ -60,7 +81,7 @@ class StreamObserver:
         no_token = end.rstrip().endswith(_DONE)
         counted = TokenUsage(0, 0 if self.first is None else max(1, self._events - no_token))
         for event in reversed(_events(end)):
-            told = _usage_of(event)
+            told = usage_of(event)
             if told is not None:
                 return TokenUsage(told.prompt, told.completion or counted.completion)
         return counted
@@ -89,9 +110,22 @@ class StreamObserver:
 def body_usage(body: bytes) -> TokenUsage | None:
     """Return the tokens of a response that is not a stream; None if it tells none."""
     try:
-        return _usage_of(_DECODE(body))
+        return usage_of(_DECODE(body))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
+
+
+def body_times(body: bytes) -> EngineTimes:
+    """Return the times that an engine reports in a response that is not a stream. An answer without tokens has none."""
+    try:
+        told = _TIMED.decode(body).timings
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return EngineTimes()
+    if told.predicted_n < 1 or told.prompt_ms < 0.0:
+        return EngineTimes()
+    is_timed = told.predicted_n > 1 and told.predicted_ms > 0.0
+    between = told.predicted_ms / _MS / (told.predicted_n - 1) if is_timed else None
+    return EngineTimes(told.prompt_ms / _MS, between)
 
 
 def _events(stream: bytes) -> list[Any]:
@@ -130,24 +164,3 @@ def _choice_has_text(choice: dict[str, Any]) -> bool:
         choice.get("text")
         or any(parts.get(name) for name in ("content", "reasoning_content", "reasoning", "tool_calls", "refusal"))
     )
-
-
-def _usage_of(event: Any) -> TokenUsage | None:
-    if not isinstance(event, dict):
-        return None
-    inner = event.get("response")
-    used = event.get("usage") or (inner.get("usage") if isinstance(inner, dict) else None)
-    if isinstance(used, dict):
-        prompt = _count(used, "prompt_tokens", "input_tokens")
-        completion = _count(used, "completion_tokens", "output_tokens")
-        if prompt or completion:
-            return TokenUsage(prompt, completion)
-    times = event.get("timings")  # llama.cpp's, where a stream has no usage
-    if isinstance(times, dict):
-        return TokenUsage(_count(times, "prompt_n") + _count(times, "cache_n"), _count(times, "predicted_n"))
-    return None
-
-
-def _count(values: dict[str, Any], *names: str) -> int:
-    found = next((values[name] for name in names if isinstance(values.get(name), int)), 0)
-    return max(0, int(found))

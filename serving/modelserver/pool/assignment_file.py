@@ -13,7 +13,7 @@ from serving.modelserver.base.errors import ModelConflict
 FILE_NAME: Final = "knodel-assignment.json"
 _TEMPORARY: Final = ".new"
 _MODE: Final = 0o600
-_MAX_SIZE: Final = 64 * 1024  # bytes; the server's own files have about 300
+_MAX_SIZE: Final = 512 * 1024  # bytes; the server's own files have about 300, with every option of `spec.llm` 100 000
 
 
 class AssignmentFile:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoscaler.metrics.stat import Sample
+from autoscaler.metrics.stat import Sample, Tokens
 from autoscaler.usage.account import Account, ClockReading, is_held, replica_of
 from autoscaler.usage.meter import Spent, Usage
 from clusters.base.objects import timestamp
@@ -28,8 +28,8 @@ def pod(name: str = "a", *, ready: bool = True, node: str = "n1", made: float = 
     return {"metadata": metadata, "spec": {"nodeName": node}, "status": {"conditions": conditions, **status}}
 
 
-def sample(seconds: float, busy: float) -> Sample:
-    return Sample(1_000.0 + seconds, busy, 0.0, 0.0, 0.0)
+def sample(seconds: float, busy: float, tokens: Tokens | None = None) -> Sample:
+    return Sample(1_000.0 + seconds, busy, 0.0, 0.0, 0.0, tokens=tokens)
 
 
 def total(account: Account) -> Spent:
@@ -122,6 +122,20 @@ def test_it_is_due_once_an_interval_while_pods_are_held_and_once_more_after_the_
     assert account.due(at(30), 60.0) == 30.0
     account.saved, account.saved_at = account.changes, at(60).monotonic
     assert account.due(at(61), 60.0) is None
+
+
+@pytest.mark.parametrize("canary", [False, True])
+def test_the_tokens_of_a_language_model_are_added(canary: bool) -> None:
+    account = opened()
+    account.observe([], at(0), canary=canary)
+    account.observe([pod()], at(5), canary=canary)
+    before = account.changes
+    for seconds in (5, 6, 7):
+        total_of_pod = Tokens(7.0 * seconds, 3.0 * seconds)
+        account.record_readings({"default/a": sample(seconds, 0.0, total_of_pod)}, at(seconds))
+    assert account.changes > before
+    idle = {"canary" if canary else "idle": 2.0}
+    assert total(account) == Spent(**idle, prompt_tokens=49.0, completion_tokens=21.0)
 
 
 def test_silent_replicas_are_idle_when_the_account_is_written() -> None:

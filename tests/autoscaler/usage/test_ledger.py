@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from autoscaler.config import AutoscalerSettings, Records
+from autoscaler.metrics.stat import Tokens
 from autoscaler.types import Policy
 from autoscaler.usage.ledger import UsageLedger
 from autoscaler.usage.meter import CANARY_ANNOTATION, Spent, read_usage
@@ -69,6 +70,33 @@ async def test_a_revision_tells_what_its_replicas_held_and_for_what(cluster: Emb
         assert spent.serving == pytest.approx(20.0, abs=1.5)
         assert spent.pod_seconds == pytest.approx(world.clock.monotonic(), abs=3.0)
         assert (spent.starting, spent.canary) == (0.0, 0.0)
+
+
+async def test_a_new_autoscaler_goes_on_counting_the_tokens_of_a_language_model(cluster: EmbeddedCluster) -> None:
+    settings = AutoscalerSettings(records=SOON)
+
+    async def counted(world: World, prompt: float, completion: float) -> None:
+        async def enough() -> bool:
+            await world.pass_time(1.0)
+            found = total(await world.pod_autoscaler())
+            return (found.prompt_tokens, found.completion_tokens) == (prompt, completion)
+
+        await eventually(enough)
+
+    async with running(World(cluster, SteppedClock(), settings)) as world:
+        pod = await serving(world)
+        world.replicas.tokens[pod] = Tokens(700.0, 300.0)
+        await counted(world, 700.0, 300.0)
+    async with running(World(cluster, SteppedClock(), settings)) as world:
+        world.replicas.tokens[pod] = Tokens(800.0, 350.0)  # 150 of them while no autoscaler ran
+
+        async def read_twice() -> bool:
+            await world.pass_time(1.0)
+            return world.replicas.asked >= 2
+
+        await eventually(read_twice)
+        world.replicas.tokens[pod] = Tokens(807.0, 353.0)
+        await counted(world, 707.0, 303.0)
 
 
 async def test_it_is_written_once_a_minute_and_not_at_all_while_nothing_is_held(world: World) -> None:

@@ -58,6 +58,33 @@ def test_a_month_at_full_length_fits_an_annotation_many_times() -> None:
         row = Spent(123456.78, 123456.78, 1234.56, 1234.56, 99.0)
         usage.meter(CORE).add(row, START + timedelta(hours=hour))
     assert len(usage.to_json()) < 4_096
+    for hour in range(24 * 40):
+        usage.meter(CORE).add(Spent(prompt_tokens=1e9, completion_tokens=1e9), START + timedelta(hours=hour))
+    assert len(usage.to_json()) < 8_192
+
+
+def test_tokens_stand_beside_the_pod_seconds_and_only_where_there_are_any() -> None:
+    plain, counted = Usage(START), Usage(START)
+    for usage, tokens in ((plain, (0.0, 0.0)), (counted, (700.0, 300.0))):
+        usage.meter(CORE).add(Spent(1.25, 2.5, 3.0, 4.0, 1.0, *tokens), START)
+    assert plain.to_json() == (
+        '{"at":"2026-01-01T14:59:30Z","meters":[{"replica":{"cpu":1.0},'
+        '"hours":{"2026-01-01T14":[1.25,2.5,3.0,4.0,1.0]},"days":{"2026-01-01":[1.25,2.5,3.0,4.0,1.0]}}]}'
+    )
+    written_tokens = '"tokens":{"hours":{"2026-01-01T14":[700,300]},"days":{"2026-01-01":[700,300]}}'
+    assert counted.to_json() == plain.to_json().replace("}}]}", "}," + written_tokens + "}]}")
+    assert read_usage(written(counted)) == counted
+    old = read_usage(written(plain))
+    old.meter(CORE).add(Spent(prompt_tokens=7.0), START)  # a language model's, written before tokens were counted
+    assert old.meters[0].days == {"2026-01-01": Spent(1.25, 2.5, 3.0, 4.0, 1.0, 7.0)}
+
+
+@pytest.mark.parametrize("tokens", ["7", "[]", '{"days":[7,3]}', '{"days":{"2026-01-01":[7]}}',
+                                    '{"days":{"2026-01-01":[7,-3]}}', '{"days":{"2026-01-01":[7,1e999]}}'])  # fmt: skip
+def test_what_are_no_tokens_of_ours_leaves_the_pod_seconds(tokens: str) -> None:
+    text = f'{{"meters":[{{"replica":{{"cpu":1}},"days":{{"2026-01-01":[1,2,3,4,5]}},"tokens":{tokens}}}]}}'
+    usage = read_usage({"metadata": {"annotations": {USAGE_ANNOTATION: text}}})
+    assert usage.meters[0].days == {"2026-01-01": Spent(1.0, 2.0, 3.0, 4.0, 5.0)}
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from clusters.base.redact import error_text, escape_control, one_line, printable, redact, redact_url, truncate
+from clusters.base.redact import (
+    error_text,
+    escape_control,
+    escape_terminal,
+    one_line,
+    printable,
+    redact,
+    redact_url,
+    truncate,
+)
 
 SECRET = "s3cret"
 
@@ -38,6 +47,9 @@ def test_text_is_bounded() -> None:
 def test_control_characters_are_replaced_or_escaped() -> None:
     assert printable("a\x1b[31m\nb\u202e ü") == "a?[31m?b? ü"
     assert escape_control("a\x1b[31m\nb\u202e ü") == r"a\x1b[31m\nb\u202e ü"
+    assert escape_terminal("a\x1b[31m\x9b\r\u202e\u2028\u2066") == r"a\x1b[31m\x9b\r\u202e\u2028\u2066"
+    prose = "a\n\tb\u00a0ü\u202f日本\U0001f469\u200d\U0001f4bb"
+    assert escape_terminal(prose) == prose
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import time
 from clusters.base.objects import (
     INGRESS,
     LABEL_REVISION,
+    MODEL,
     POD,
     POD_AUTOSCALER,
     SERVERLESS_SERVICE,
@@ -21,7 +22,7 @@ from clusters.gateway.envoy import Envoy
 from clusters.gateway.token import ACTIVATOR, HEADER
 from tests.clusters.dataplane.looks import DIRECT, PROXIED, READY, Stuck, answers, is_ready
 from tests.clusters.dataplane.stage import TOKENS, Activator, Stage, data_plane
-from tests.clusters.gateway.backends import Backend
+from tests.clusters.gateway.backends import Backend, ask
 from tests.support.wait import eventually
 
 
@@ -182,3 +183,39 @@ def test_a_pod_that_was_killed_or_starts_anew_may_start() -> None:
     assert not cannot_start({"status": crashing(reason="ContainerCreating")})
     assert not cannot_start({"status": crashing(0)})
     assert not cannot_start({})
+
+
+async def test_the_list_of_language_models_follows_the_models_and_survives_the_control_plane(
+    cluster: EmbeddedCluster, envoy: Envoy, activator: Activator, holding: Backend, stage: Stage
+) -> None:
+    async def listed() -> list[str]:
+        answer = await ask(envoy.port, "/openai/v1/models", "127.0.0.1")
+        return [one["id"] for one in answer.json["data"]] if answer.status == 200 else []
+
+    async def becomes(*names: str) -> None:
+        async def is_so() -> bool:
+            return await listed() == list(names)
+
+        await eventually(is_so)
+
+    def model(name: str, spec: Object) -> Object:
+        metadata = {"name": name, "namespace": "default"}
+        return {"apiVersion": MODEL.api_version, "kind": MODEL.kind, "metadata": metadata, "spec": spec}
+
+    async with data_plane(cluster, envoy, activator, holding):
+        await stage.revision("m-00001")
+        await stage.route("m", {"m-00001": 100})
+        await eventually(lambda: is_ready(stage))
+        await cluster.create(MODEL, model("m", {"storageUri": "pvc://a/b"}), manager="test")
+        await cluster.create(MODEL, model("unrouted", {"modelFormat": "gguf"}), manager="test")
+        await becomes()
+        await stage.status(MODEL, "m", {"modelFormat": "gguf"})
+        await becomes("m")
+        adapters = {"spec": {"llm": {"adapters": [{"name": "legal"}]}}}
+        await cluster.patch(MODEL, "m", adapters, "default", manager="test")
+        await becomes("m", "m:legal")
+    assert await listed() == ["m", "m:legal"]
+    async with data_plane(cluster, envoy, activator, holding):
+        assert await listed() == ["m", "m:legal"]
+        await cluster.delete(MODEL, "m", "default")
+        await becomes()

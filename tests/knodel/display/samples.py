@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from knodel.results.chat import Chat
 from knodel.results.explanation import Explanation, ReplicaStart, ScalingDecision, StartStep
 from knodel.results.model import (
     Model,
@@ -106,6 +107,7 @@ PREDICTION = Prediction(
     {"start": 512.0, "infer": 4.0},
     (0.512, 0.0041, 0.0043),
 )
+CHAT = Chat("llm", "llm-00001", f"Hello\n{EVIL}", "length", {"prompt_tokens": 7, "completion_tokens": 20}, {})
 RESULTS = (
     model(),
     BROKEN,
@@ -119,6 +121,8 @@ RESULTS = (
     TrafficSplit(),
     STEP,
     EXPLANATION,
+    CHAT,
+    Chat("m", "", "", "stop"),
     PREDICTION,
     Prediction("m", "", "", 0.1, ()),
     Prediction(

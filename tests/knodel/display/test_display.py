@@ -12,6 +12,7 @@ from knodel.display import html
 from knodel.display.numbers import short_uri
 from tests.knodel.display.samples import (
     BROKEN,
+    CHAT,
     EVIL,
     EXPLANATION,
     HISTORY,
@@ -97,6 +98,7 @@ def test_each_picture_has_a_text(result: Any) -> None:
             EXPLANATION,
             ["0 → 1", "8 slots busy", "cold start of iris-00001 in 812 ms", "420.5 ms", "in the server: load 290 ms"],
         ),
+        (CHAT, ["Answer of llm", "llm-00001", "7 tokens of the prompt", "20 tokens of the answer, cut off", EVIL]),
         (
             PREDICTION,
             [

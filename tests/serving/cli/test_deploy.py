@@ -48,6 +48,40 @@ async def test_deploy_changes_only_the_fields_that_are_named(served: Served) -> 
     assert spec == {"storageUri": ARTIFACT, "version": "7", "minReplicas": 2, "maxReplicas": 9}
 
 
+async def test_deploy_changes_only_the_named_options_of_a_language_model(served: Served) -> None:
+    words = ("--context-length", "4096", "--embeddings", "--adapter", "a=s3://box/a", "--engine-arg", "seed=7")
+    assert (await served.knodel("deploy", "chat", "--uri", "s3://box/m", *words, "--no-wait")).code == 0
+    assert (await served.model("chat"))["spec"]["llm"] == {
+        "contextLength": 4096, "embeddings": True, "adapters": [{"name": "a", "uri": "s3://box/a"}],
+        "engineArgs": {"seed": "7"},
+    }  # fmt: skip
+
+    words = ("--no-embeddings", "--tool-parser", "hermes", "--engine-arg", "dtype=f16", "--adapter", "b=s3://box/b")
+    done = await served.knodel("deploy", "chat", *words, "--no-wait")
+
+    assert done.code == 0, done.err
+    assert (await served.model("chat"))["spec"]["llm"] == {
+        "contextLength": 4096, "embeddings": False, "adapters": [{"name": "b", "uri": "s3://box/b"}],
+        "toolParser": "hermes", "engineArgs": {"seed": "7", "dtype": "f16"},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--adapter", "pirate"), "--adapter: adapter 'pirate' has no URI: write NAME=URI"),
+        (("--adapter", "Pirate=s3://box/a"), "spec.llm.adapters[0].name: must be lower-case letters"),
+        (("--engine-arg", "seed"), "--engine-arg: engine argument 'seed' has no value: write NAME=VALUE"),
+        (("--engine-arg", "--seed=1"), "spec.llm.engineArgs: must be named with"),
+        (("--format", "onnx", "--embeddings"), "spec.llm: is for models of the formats gguf"),
+    ],
+)
+async def test_wrong_options_of_a_language_model_are_refused(
+    served: Served, words: tuple[str, ...], message: str
+) -> None:
+    check(await served.knodel("deploy", "chat", "--uri", "s3://box/m", *words, "--no-wait"), 2, [message])
+
+
 async def test_a_canary_replaces_a_pin(served: Served) -> None:
     await served.deploy("magika")
     await served.add_revision("magika", "magika-00001")

@@ -146,6 +146,7 @@ async def test_after_ctrl_c_the_same_command_continues(cluster: OverTls, endpoin
         ({"prefix": "s3://absent"}, ("./iris.onnx",), 1, ["404", "bucket absent exists"]),
         ({"prefix": "ftp://host"}, ("./iris.onnx",), 1, ["artifacts.prefix", "write s3://BUCKET/PREFIX"]),
         ({"prefix": "s3://models"}, ("./Iris_2.onnx",), 2, ["give NAME, and --uri ./Iris_2.onnx"]),
+        ({"prefix": "s3://models"}, ("./iris.onnx", "--adapter", "a=./lora"), 2, ["a is at ./lora", "upload it"]),
     ],
 )  # fmt: skip
 async def test_what_cannot_be_deployed_has_its_remedy(

@@ -88,6 +88,20 @@ def test_a_prediction_goes_to_the_ingress_of_the_settings_with_the_host_of_the_s
     assert "Authorization" not in ingress.seen[0].headers
 
 
+def test_a_chat_goes_to_the_ingress_with_the_host_of_the_status(
+    knodel: Knodel, api: FakeApi, ingress: FakeApi, config: Config
+) -> None:
+    api.script = cluster_with(port=ingress.port, status=SERVED)
+    completion = {"choices": [{"message": {"content": "Hello"}, "finish_reason": "stop"}]}
+    ingress.script = lambda _: Reply(200, completion)
+
+    done = knodel("chat", "magika", "hi", "--json", "--tag", "blue", *HERE)
+
+    assert (done.code, done.value()) == (0, completion), done.err
+    [seen] = ingress.seen
+    assert (seen.path, seen.headers["Host"]) == ("/openai/v1/chat/completions", "blue-magika.default.knodel.test")
+
+
 def test_a_model_with_a_tls_address_is_called_over_tls(knodel: Knodel, api: FakeApi, pki: Pki, config: Config) -> None:
     status = {"url": "https://magika.default.knodel.test"}
     with fake_api(lambda _: NOTHING, pki) as secure:

@@ -164,7 +164,9 @@ async def test_what_does_not_exist_is_exit_code_3(magika: OverTls, arguments: tu
     assert (await magika.knodel(*arguments)).code == 3
 
 
-@pytest.mark.parametrize("arguments", [("config",), ("predict", "magika", "-d", REQUEST), ("render", "-f", "-")])
+@pytest.mark.parametrize(
+    "arguments", [("config",), ("predict", "magika", "-d", REQUEST), ("chat", "magika", "hi"), ("render", "-f", "-")]
+)
 async def test_without_knodels_settings_their_absence_is_named(magika: OverTls, arguments: tuple[str, ...]) -> None:
     done = await magika.knodel(*arguments, stdin=yaml.safe_dump(await magika.model("magika")))
 
@@ -212,9 +214,9 @@ async def test_a_secret_is_made_and_changed(tls: OverTls, monkeypatch: pytest.Mo
 
 def test_every_verb_is_tested_here_or_in_tests_of_its_own() -> None:
     seen = {
-        "deploy", "list", "get", "describe", "delete", "history", "logs", "wait", "predict", "traffic", "promote",
-        "rollback", "pause", "resume", "abort", "explain", "render", "diff", "namespace", "config", "doctor", "pool",
-        "secret", "top", "restart", "status", "rollout",
+        "deploy", "list", "get", "describe", "delete", "history", "logs", "wait", "predict", "chat", "traffic",
+        "promote", "rollback", "pause", "resume", "abort", "explain", "render", "diff", "namespace", "config", "doctor",
+        "pool", "secret", "top", "restart", "status", "rollout",
     }  # fmt: skip
 
     assert set(VERBS) - seen == {

@@ -31,6 +31,25 @@ async def test_a_path_becomes_a_file_uri_with_the_digest_of_its_bytes(served: Se
     assert (await served.model("m"))["spec"] == {"storageUri": f"file://{tmp_path}/a%20model.onnx", "digest": OLD}
 
 
+async def test_local_adapters_are_copied_as_well(served: Served, state: Path, tmp_path: Path) -> None:
+    lora = model_file(tmp_path, b"new", "lora.gguf")
+    words = ("--uri", model_file(tmp_path, b"old"), "--adapter", f"pirate={lora}", "--adapter", "b=s3://box/b")
+    done = await served.knodel("deploy", "m", *words, "--no-wait")
+    again = await served.knodel("deploy", "m", *words, "--no-wait")
+
+    assert done.code == 0, done.err
+    pirate, other = (await served.model("m"))["spec"]["llm"]["adapters"]
+    assert pirate == {"name": "pirate", "uri": f"file://{tmp_path}/lora.gguf", "digest": NEW}
+    assert other == {"name": "b", "uri": "s3://box/b"}
+    assert "no new version was created" in again.out
+    assert len(list((state / KEPT_FOLDER / "files").iterdir())) == 2
+
+
+async def test_a_missing_local_adapter_changes_nothing(served: Served, tmp_path: Path) -> None:
+    done = await served.knodel("deploy", "m", "--uri", "s3://box/m", "--adapter", f"a={tmp_path}/none", "--no-wait")
+    check(done, 2, [f"file://{tmp_path}/none: cannot be opened"])
+
+
 async def test_the_same_bytes_make_no_version_and_say_so(served: Served, tmp_path: Path) -> None:
     path = model_file(tmp_path, b"old")
     first = await served.knodel("deploy", "m", "--uri", path, "--version", "1", "--no-wait")

@@ -70,6 +70,20 @@ def test_the_figures_have_their_bounds() -> None:
     ]
 
 
+def test_the_figures_of_a_language_model_have_the_time_between_tokens() -> None:
+    numbers = {
+        "stable.interTokenLatency": 0.02, "candidate.interTokenLatency": 0.03, "stable.slowTokens": 0.04,
+        "candidate.slowTokens": 0.5, "slowTokens.lower": 0.3, "slowTokens.upper": 1.0, "slowTokens.harm": 0.25,
+    }  # fmt: skip
+    view = view_of(model(judgement=Judgement(Verdict("fail", ("slow",), numbers), SEEN)), NOW)
+
+    assert view is not None
+    assert comparisons(view)[:2] == [
+        ("slow tokens (p95 x 1.25)", "4.00%", "50.00%", "+30 to +100 points", "+25 points"),
+        ("between tokens p95", "20 ms", "30 ms", "1.50 x", ""),
+    ]
+
+
 def test_a_paused_step_has_no_time_left() -> None:
     view = view_of(model("Paused", paused_at=SEEN, reasons=("paused by a command",)), NOW)
 

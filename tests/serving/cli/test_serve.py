@@ -65,6 +65,11 @@ def test_a_taken_port_of_grpc_is_not_announced(model: str, taken: str) -> None:
         (("--host", ""), ["--host is empty"]),
         (("--allowed-host", "http://x"), ["--allowed-host 'http://x' is not a host name: write NAME"]),
         (("--grpc-port", "9000", "--port", "9000"), ["--grpc-port 9000: --port already has this port"]),
+        (("--cpu", "0"), ["--cpu"]),
+        (("--adapter", "a=ftp://h/a"), ["--adapter a=ftp://h/a: must be a URI"]),
+        (("--adapter", "a"), ["--adapter: adapter 'a' has no URI"]),
+        (("--engine-arg", "seed"), ["--engine-arg: engine argument 'seed' has no value"]),
+        (("--context-length", "16", "--models"), ["--context-length cannot be used with --models"]),
         (("--load-timeout", "nan", "--models"), ["argument --load-timeout: nan is not a positive number"]),
     ],
 )

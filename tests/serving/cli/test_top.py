@@ -73,6 +73,24 @@ async def test_an_amount_below_two_decimals_is_written_as_such(served: Served) -
     assert row == ["iris", "1/2", "<0.01", "0.00", "0.00", "0.00", "0.00", "<0.01"]
 
 
+async def test_a_language_model_has_tokens_and_their_cost(two: Served, state: Path) -> None:
+    counted = Spent(serving=1_000.0, prompt_tokens=3_000_000.0, completion_tokens=1_000_000.0)
+    await add_autoscaler(two, "chat-00001", "chat", counted)
+    bare = [line.split() for line in (await two.knodel("top")).out.splitlines()]
+    assert bare[0][-2:] == ["(POD-HOURS)", "TOKENS"]
+    assert [row[-1] for row in bare[1:4]] == ["-", "-", "4000000"]
+    bare_value = json.loads((await two.knodel("top", "-o", "json")).out)["models"][-1]
+    set_prices(state)
+    rows = [line.split() for line in (await two.knodel("top")).out.splitlines()]
+    assert rows[0][-3:] == ["(EUR)", "TOKENS", "COST/1K"]
+    assert [row[-3:] for row in rows[1:]] == [["8.10", "-", "-"], ["3.00", "-", "-"], ["1.00", "4000000", "0.00025"]]
+    magika, _, chat = json.loads((await two.knodel("top", "-o", "json")).out)["models"]
+    assert chat["tokens"] == {"prompt": 3_000_000, "completion": 1_000_000, "total": 4_000_000} == bare_value["tokens"]
+    assert chat["costPer1000Tokens"] == pytest.approx(0.00025)
+    assert "costPer1000Tokens" not in bare_value
+    assert magika.keys() == {"namespace", "model", "replicas", "podSeconds", "cost"}
+
+
 async def test_structured_output_has_seconds_and_money(two: Served, state: Path) -> None:
     bare = json.loads((await two.knodel("top", "-A", "-o", "json")).out)
     set_prices(state)

@@ -32,7 +32,8 @@ CLUSTER = {"install", "uninstall"}
 WITHOUT_PLATFORM = {"dev", "init", "serve", "completion", "env list", "env remove", "env use"}
 WITHOUT_NAMESPACE = {*CLUSTER, *WITHOUT_PLATFORM, "up", "down", "namespace", "config"}
 WITHOUT_FORMAT = {
-    *WITHOUT_PLATFORM - {"env list"}, "env add", "delete", "diff", "logs", "predict", "pool delete", "events deny",
+    *WITHOUT_PLATFORM - {"env list"}, "env add", "chat", "delete", "diff", "logs", "predict", "pool delete",
+    "events deny",
 }  # fmt: skip
 """Verbs without the options `--state`, `--namespace` or `--output`, which would have no effect."""
 
@@ -68,6 +69,12 @@ WITHOUT_FORMAT = {
         ("predict", "../name", "-d", "{}"),
         ("predict", "name\r\nX-Bad: 1", "-d", "{}"),
         ("predict", "name", "-d", "{}", "--tag", "x y"),
+        ("chat", "../name", "hi"),
+        ("chat", "name", "hi", "--tag", "x y"),
+        ("chat", "name", " "),
+        ("chat", "name", "hi", "--max-tokens", "0"),
+        ("chat", "name", "hi", "--temperature", "hot"),
+        ("chat", "name", "hi", "--temperature", "-1"),
         ("namespace", "team", "--label", "nothing"),
         ("render",),
         ("render", "-f", "no-such-file.yaml"),

@@ -75,6 +75,18 @@ def test_a_pool_that_nobody_claimed_from_has_a_line_of_its_own() -> None:
     assert [(bill.model, bill.held.total) for bill in bills] == [("iris", 10.0), (POOLS, 400.0)]
 
 
+def test_a_language_model_has_its_tokens_and_the_cost_of_a_thousand() -> None:
+    now, month = Spent(serving=100.0, prompt_tokens=1_000.0, completion_tokens=500.0), Spent(prompt_tokens=9e6)
+    old = used(obj("chat-1", "chat"), (month, NOW - timedelta(days=3)), (now, NOW))
+    new = used(obj("chat-2", "chat"), (Spent(canary=50.0, claims=1.0, completion_tokens=500.0), NOW))
+    pool = used(obj("small"), (Spent(idle=50.0), NOW))
+    (bill,) = make_bills([old, new], [pool], PRICES, "day", NOW)
+    assert bill.tokens.to_json() == {"prompt": 1_000, "completion": 1_000, "total": 2_000}
+    assert bill.cost_per_1000_tokens == pytest.approx(200.0 * 0.0001 / 2)
+    (bill,) = make_bills([used(obj("iris-1", "iris"), (Spent(serving=100.0), NOW))], [], PRICES, "day", NOW)
+    assert (bill.tokens.total, bill.cost_per_1000_tokens) == (0.0, None)
+
+
 def test_what_is_no_models_or_was_never_counted_costs_nothing() -> None:
     stranger = used(obj("other-1"), (Spent(serving=10.0), NOW))
     (bill,) = make_bills([stranger, obj("iris-1", "iris")], [obj("small")], PRICES, "month", NOW)

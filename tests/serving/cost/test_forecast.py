@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from serving.cost.forecast import Forecast, make_forecast
-from serving.cost.texts import forecast_lines, money
+from serving.cost.texts import forecast_lines, money, small_money
 from serving.types.settings.prices import Prices
 from tests.serving.models import VARIANTS, model
 
@@ -54,3 +54,12 @@ def test_it_is_told_in_two_lines() -> None:
 )
 def test_small_amounts_keep_their_digits(amount: float, text: str) -> None:
     assert money(amount) == text
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [(0.0, "0.00"), (1234.5, "1234.50"), (1.0, "1.00"), (0.25, "0.25"), (0.0123, "0.012"), (0.00041, "0.00041"),
+     (3e-7, "0.00000030"), (1e-30, "0.000000000000")],
+)  # fmt: skip
+def test_a_small_amount_keeps_two_digits(amount: float, text: str) -> None:
+    assert small_money(amount) == text

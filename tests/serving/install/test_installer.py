@@ -58,7 +58,7 @@ async def test_everything_is_made_and_runs(
     changes = await install(cluster, deadline)
     assert done(changes) == {"created"}
     assert len(changes) == len(load_overlay("production")) + 1  # the key of warm pools
-    for component in ("controller", "autoscaler", "eventing"):
+    for component in ("controller", "autoscaler", "eventing", "router"):
         await cluster.get(DEPLOYMENT, f"knodel-{component}", SYSTEM)
 
 
@@ -101,7 +101,7 @@ async def test_another_overlay_removes_what_it_has_not(
     await knative.put(BUDGETS, SYSTEM, "theirs", spec={"minAvailable": 1})
     changes = await install(cluster, deadline, "edge")
     deleted = {str(change.key) for change in changes if change.done == "deleted"}
-    assert deleted == {f"{SYSTEM}/knodel-{name}" for name in ("controller", "autoscaler", "eventing")}
+    assert deleted == {f"{SYSTEM}/knodel-{name}" for name in ("controller", "autoscaler", "eventing", "router")}
     assert [name_of(obj) for obj in (await cluster.list(BUDGETS)).items] == ["theirs"]
 
 

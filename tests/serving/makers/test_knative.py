@@ -10,10 +10,12 @@ import pytest
 import autoscaler.warmpool.claims.assignment as claims
 from autoscaler.types import Policy
 from clusters.base.objects import SERVICE, Object, controller_of, labels_of
+from clusters.embedded.kubelet.process.images import expand
 from serving.makers.knative import make_configurations, make_policy, make_route, make_service, make_templates
-from serving.makers.knative_flags import VOLUME_CLAIMS
+from serving.makers.knative_flags import VOLUME_CLAIMS, flags_needed
 from serving.makers.targets import first_traffic
 from serving.modelserver.base.assignment import BatchBounds, ModelBounds, parse_assignment
+from serving.modelserver.base.llm import AdapterSource, LlmParameters
 from serving.modelserver.base.options import parse_options
 from serving.storage.sources.local import VOLUMES
 from serving.storage.transfer.credentials import FOLDER
@@ -50,6 +52,7 @@ def templates(**spec: Any) -> dict[str, Object]:
         {"resources": {"cpu": "1000m", "memory": "1024Mi"}},
         {"containerConcurrency": 0},
         {"protocol": "http1"},
+        {"llm": {}},
     ],
     ids=str,
 )
@@ -67,6 +70,11 @@ def test_scaling_traffic_and_other_spellings_make_no_revision(change: dict[str, 
         {"modelFormat": "python"},
         {"storage": {"secretRef": {"name": "keys"}}},
         {"batching": {"maxBatchSize": 8}},
+        {"llm": {"contextLength": 4096}},
+        {"llm": {"embeddings": True}},
+        {"llm": {"toolParser": "hermes"}},
+        {"llm": {"engineArgs": {"seed": "7"}}},
+        {"llm": {"adapters": [{"name": "pirate", "uri": "s3://box/a"}]}},
         {"resources": {"cpu": "2"}},
         {"resources": {"memory": "2Gi"}},
         {"containerConcurrency": 1},
@@ -242,6 +250,43 @@ def test_a_load_call_says_of_batches_what_the_arguments_say() -> None:
     assignment = parse_assignment(call.name, json.dumps(call.body()).encode(), ModelBounds(4, 300.0, 1.0))
 
     assert assignment.bounds.batching == BatchBounds(16, 0.001)
+
+
+LLM: Object = {
+    "contextLength": 4096, "embeddings": True, "toolParser": "hermes",
+    "adapters": [{"name": "a", "uri": "s3://box/a", "digest": DIGEST}, {"name": "b", "uri": "pvc://loras/b"}],
+    "engineArgs": {"seed": "-1", "template": "$(HOME) $$ $", "empty": ""},
+}  # fmt: skip
+
+
+def test_the_server_gets_the_same_options_of_a_language_model_by_arguments_and_by_a_load_call() -> None:
+    [template] = templates(llm=LLM).values()
+    arguments = [expand(word, {"HOME": "/root"}) for word in template["spec"]["containers"][0]["args"]]
+    claim = claims.assignment_of(template, "magika-00001")
+    assert claim is not None
+
+    started = parse_options(arguments, {}).assignment
+    claimed = parse_assignment(claim.name, json.dumps(claim.body()).encode(), ModelBounds(4, 300.0, 1.0))
+
+    assert started is not None and started.llm == claimed.llm
+    adapters = (AdapterSource("a", "s3://box/a", DIGEST), AdapterSource("b", "pvc://loras/b"))
+    assert started.llm == LlmParameters(4096, True, adapters, "hermes", LLM["engineArgs"])
+
+
+def test_the_order_of_engine_arguments_makes_no_revision() -> None:
+    turned = dict(reversed(LLM["engineArgs"].items()))
+    assert templates(llm=LLM) == templates(llm={**LLM, "engineArgs": turned})
+
+
+def test_the_claims_of_adapters_are_mounted_as_well() -> None:
+    [template] = templates(storageUri="pvc://models/m", llm=LLM).values()
+    mounts = template["spec"]["containers"][0]["volumeMounts"]
+    assert [mount["mountPath"] for mount in mounts if mount["name"].startswith("claim")] == [
+        str(VOLUMES / "models"), str(VOLUMES / "loras"),
+    ]  # fmt: skip
+    service = make_service(model(storageUri="pvc://models/m", llm=LLM), SETTINGS, first_traffic(model()))
+    assert validators(KNATIVE_FEATURES | {VOLUME_CLAIMS.key})[SERVICE](None, service) == ()
+    assert VOLUME_CLAIMS in flags_needed(model(llm=LLM))
 
 
 def test_a_runtime_is_chosen_by_its_name_then_by_the_format() -> None:

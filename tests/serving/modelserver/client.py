@@ -68,12 +68,12 @@ class Caller:
         self._writer.write(data)
         await self._writer.drain()
 
-    async def answer(self) -> Answer:
-        """Return the next response."""
+    async def answer(self, *, whole: bool = False) -> Answer:
+        """Return the next response; of a stream only the head, unless `whole`."""
         async with asyncio.timeout(PATIENCE):
             head = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
             headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:-2])}
-            if headers.get("transfer-encoding") == "chunked":
+            if whole and headers.get("transfer-encoding") == "chunked":
                 body = b"".join([chunk async for chunk in self._chunks()])
             else:
                 body = await self._reader.readexactly(int(headers.get("content-length", "0")))
@@ -84,6 +84,11 @@ class Caller:
             yield await self._reader.readexactly(size)
             await self._reader.readexactly(2)
         await self._reader.readexactly(2)
+
+    async def received(self, part: bytes) -> None:
+        """Wait until these bytes have come; the bytes up to their end are read."""
+        async with asyncio.timeout(PATIENCE):
+            await self._reader.readuntil(part)
 
     async def ended(self) -> bytes:
         """Return the remaining bytes until the server closes the connection."""
@@ -111,7 +116,7 @@ async def ask(place: int | Path, request: bytes) -> Answer:
     caller = await Caller.connect(place)
     try:
         await caller.send(request)
-        return await caller.answer()
+        return await caller.answer(whole=True)
     finally:
         caller.close()
 

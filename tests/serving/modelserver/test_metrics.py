@@ -17,7 +17,7 @@ from serving.modelserver.base.limits import ServerLimits
 from serving.modelserver.base.stats import StartupTimes, Stats
 from serving.modelserver.execution.loading import load_model
 from serving.modelserver.observe.metrics import MetricsPage, RequestMetrics
-from serving.modelserver.observe.middleware import MLFLOW, OTHER, V1, V2, ObservabilityMiddleware, protocol_of
+from serving.modelserver.observe.middleware import MLFLOW, OPENAI, OTHER, V1, V2, ObservabilityMiddleware, protocol_of
 from serving.storage.base.artifact import Artifact
 from tests.serving.modelserver.client import ask, request, tensor
 from tests.serving.modelserver.conftest import Running, Serve
@@ -201,6 +201,10 @@ async def seen(app: Any) -> RequestMetrics:
         ("POST", "/v2/models/m/versions/1/infer", V2),
         ("POST", "/v1/models/m:predict", V1),
         ("POST", "/invocations", MLFLOW),
+        ("POST", "/v1/embeddings", OPENAI),
+        ("POST", "/openai/v1/embeddings", OPENAI),
+        ("POST", "/v2/rerank", OPENAI),
+        ("GET", "/v1/embeddings", OTHER),
         ("GET", "/invocations", OTHER),
         ("GET", "/v2/models/m", OTHER),
         ("GET", "/v1/models/m", OTHER),

@@ -12,12 +12,21 @@ import grpc.aio
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from clusters.base.latency_buckets import bucket_of
+from clusters.base.latency_buckets import LEAST, bucket_of
 from clusters.gateway import token as gateway_token
 from clusters.gateway.token import VARIABLE
 from clusters.net.server.errors import RECEIVED_KEY
 from serving.modelserver.base.errors import ClientLeft, DeadlineExceeded, QueueExpired
-from serving.modelserver.base.split import PRODUCED_KEY, Outcome, SplitStats, is_of_split, outcome_of
+from serving.modelserver.base.split import (
+    PRODUCED_KEY,
+    TOKENS_KEY,
+    InFlight,
+    Outcome,
+    SplitStats,
+    TokenTimes,
+    is_of_split,
+    outcome_of,
+)
 from serving.modelserver.observe.metrics import RequestMetrics
 from serving.modelserver.observe.middleware import ObservabilityMiddleware
 from serving.reconciler.rollout.judging.counts import Counts
@@ -104,6 +113,38 @@ def test_times_are_the_models_own() -> None:
     page = split.to_json()
     assert page["latency"] == {str(bucket_of(one)): 1 for one in (0.5, 2.0, 4.0)}
     assert (page["requests"], page["left"], page["pending"], page["oldest"]) == (3, 0, {}, 0.0)
+
+
+def test_an_answer_with_tokens_has_their_times() -> None:
+    now = 100.0
+    split = SplitStats(lambda: now)
+
+    def begin(streamed: bool, first: float | None = None, between: float | None = None) -> InFlight:
+        tokens = TokenTimes(streamed)
+        tokens.first, tokens.between = first, between
+        entry = split.begin({RECEIVED_KEY: 10.0, TOKENS_KEY: tokens}, 0.0)
+        entry.answered_at = 11.0 if streamed else None  # the head of a stream comes before its first token
+        return entry
+
+    waiting, whole = begin(True), begin(False)
+    stream, reported = begin(True, 14.0, 0.05), begin(False, 12.0)
+    behind_others = begin(True, 14.0)
+    behind_others.slot_at = 13.0
+    assert split.to_json()["pending"] == {str(bucket_of(90.0)): 1, str(bucket_of(LEAST)): 2}
+    assert "interTokenLatency" not in split.to_json()
+    for entry in (stream, reported, behind_others, whole):
+        split.end(entry, 200, now)
+    split.end(waiting, ClientLeft.status, now)
+    page = split.to_json()
+    assert page["latency"] == {str(bucket_of(one)): 1 for one in (1.0, 2.0, 4.0, 90.0)}
+    assert page["interTokenLatency"] == {str(bucket_of(0.05)): 1}
+    assert (page["requests"], page["left"], page["untimed"], page["pending"]) == (4, 1, 1, {})
+    split.end(begin(False), ClientLeft.status, now)  # how long it waited says nothing about its first token
+    split.end(begin(True, 14.0, 0.05), 500, now)
+    page = split.to_json()
+    assert (page["errors"], page["left"], page["untimed"], page["interTokenLatency"]) == (
+        1, 2, 2, {str(bucket_of(0.05)): 1},
+    )  # fmt: skip
 
 
 async def counted(running: Running) -> Counts:

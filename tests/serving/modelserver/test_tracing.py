@@ -25,7 +25,8 @@ from serving.modelserver.base.observability_options import wants_tracing
 from serving.modelserver.base.options import parse_options
 from serving.modelserver.base.responses import BROKEN_KEY
 from serving.modelserver.connections.sockets import Sockets, bind
-from serving.modelserver.observe.tracing import Tracing, TracingMiddleware
+from serving.modelserver.observe.middleware import protocol_of
+from serving.modelserver.observe.tracing import Tracing, TracingMiddleware, span_name
 from serving.modelserver.server import ModelServer
 from tests.serving.modelserver.client import HOST, Answer, tensor
 from tests.serving.modelserver.collector import Collector, collecting
@@ -276,3 +277,17 @@ async def test_what_is_off_is_not_imported() -> None:
     )
     output, _ = await process.communicate()
     assert output.decode().strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/openai/v1/embeddings", "POST /v1/embeddings"),
+        ("/v1/chat/completions", "POST /v1/chat/completions"),
+        ("/v2/rerank", "POST /v2/rerank"),
+        ("/v1/any/path", "POST /v1/…"),
+        ("/v2/models/m/infer", REQUEST),
+    ],
+)
+def test_spans_of_openais_paths_have_few_names(path: str, name: str) -> None:
+    assert span_name(protocol_of("POST", path), path) == name

@@ -2,7 +2,8 @@
 
 The member `user` of a request is JSON with what is to happen: {"die": N} ends the process after N tokens, {"error": N}
 sends an error event, {"status": S} answers with this status, {"endless": true} sends tokens until the caller leaves,
-{"set": {…}} changes the page /state.
+{"set": {…}} changes the page /state; its member `metrics` is the page /metrics, which is 404 without it. {"pause": S}
+waits S seconds for each token, {"timings": {…}} is reported as llama.cpp does in an answer that is no stream.
 """
 
 from __future__ import annotations
@@ -32,6 +33,10 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             answer(writer, 200, {})
         elif path == "/state":
             answer(writer, 200, STATE)
+        elif path == "/metrics" and STATE.get("metrics"):
+            answer(writer, 200, STATE["metrics"])
+        elif path == "/metrics":
+            answer(writer, 404, {"error": {"message": "no such path"}})
         elif path in ("/wake", "/sleep"):
             STATE["sleeping"] = path == "/sleep"
             STATE["sleeps"] += STATE["sleeping"]
@@ -63,7 +68,9 @@ async def generate(path: str, body: dict[str, Any], headers: dict[str, str], wri
             if "die" in wish:
                 os._exit(9)
             choice = {"text": text} if path == "/v1/completions" else {"message": {"content": text}}
-            answer(writer, 200, {"choices": [choice], "usage": usage, "told": told})
+            await asyncio.sleep(count * wish.get("pause", 0.0))
+            timings = {"timings": wish["timings"]} if "timings" in wish else {}
+            answer(writer, 200, {"choices": [choice], "usage": usage, "told": told, **timings})
             return
         head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nServer: stub\r\n"
         writer.write(head + b"Transfer-Encoding: chunked\r\n\r\n")
@@ -79,8 +86,8 @@ async def generate(path: str, body: dict[str, Any], headers: dict[str, str], wri
                 return
             event(writer, {"choices": [{"delta": {"content": f"w{number} "}, "text": f"w{number} "}]})
             await writer.drain()
-            if wish.get("endless"):
-                await asyncio.sleep(0.01)
+            if wish.get("endless") or "pause" in wish:
+                await asyncio.sleep(wish.get("pause", 0.01))
             number += 1
         event(writer, {"choices": [], "usage": usage})
         chunk(writer, b"data: [DONE]\n\n")
@@ -103,8 +110,8 @@ def chunk(writer: asyncio.StreamWriter, data: bytes) -> None:
 
 
 def answer(writer: asyncio.StreamWriter, status: int, content: Any) -> None:
-    """Send a response."""
-    body = json.dumps(content).encode()
+    """Send a response: JSON, or a text as it is."""
+    body = content.encode() if isinstance(content, str) else json.dumps(content).encode()
     head = f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     writer.write(head.encode() + body)
 

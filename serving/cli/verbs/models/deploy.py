@@ -14,6 +14,7 @@ from clusters.base.objects import REVISION, Key, Object, key_of, name_of, namesp
 from serving.cli.addresses import address_lines, aligned
 from serving.cli.context import Session, parse_timeout, timeout_option, verb
 from serving.cli.files import models_of
+from serving.cli.llm import llm_options, take_llm_fields
 from serving.cli.mlflow import resolve_reference
 from serving.cli.names import files, formats, models, secrets
 from serving.cli.settings import prices_in_force
@@ -28,6 +29,7 @@ from serving.client.models.deploying import (
     KINDS_OF_FILES,
     DeployFields,
     await_ready,
+    check_adapters,
     is_model,
     is_unchanged,
     kind_of,
@@ -53,6 +55,10 @@ MAX_EXAMPLE_LENGTH = 1000  # characters of the request in a printed curl command
         ("Deploy a new version with a rollout in steps", "knodel deploy iris --uri s3://models/iris/2 --rollout"),
         ("Send 10 % of the traffic to the new version", "knodel deploy iris --uri ./iris-2.onnx --canary 10"),
         ("Deploy a version of MLflow's model registry", "knodel deploy churn --uri models:/churn@champion"),
+        (
+            "Deploy a language model with a LoRA adapter",
+            "knodel deploy chat --uri hf://org/model@v1 --context-length 8192 --adapter pirate=hf://org/pirate-lora@v1",
+        ),
         ("Deploy the Models of a file", "knodel deploy -f models.yaml"),
     ],
 )
@@ -71,6 +77,7 @@ MAX_EXAMPLE_LENGTH = 1000  # characters of the request in a printed curl command
 )
 @click.option("--min", "least", type=int, help="Minimum number of replicas.")
 @click.option("--max", "most", type=int, help="Maximum number of replicas.")
+@llm_options("--embeddings/--no-embeddings")
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until the model is ready or has failed.")
 @timeout_option("300s")
 @click.option("--dry-run", is_flag=True, help="Validate and print the changes; make none.")
@@ -88,6 +95,7 @@ def command(
     address is MLFLOW_TRACKING_URI. The Model names that version, so an alias that moves later changes nothing.
     """
     seconds = parse_timeout(timeout)
+    named["llm"] = take_llm_fields(named)
     if name and not source and not named["uri"] and _is_location(name):
         name, named["uri"] = name_for(name), name
     if named["uri"] and is_reference(named["uri"]):
@@ -95,6 +103,7 @@ def command(
         session.output.warn(found.text)
         named |= {"uri": found.location, "version": named["version"] or found.version or None}
     objects = _from_file(session, name, source, named) if source else [_from_flags(session, name, named)]
+    check_adapters(session.ref, named["llm"])
     client = session.client(seconds)
     uploads = session.kube is not None and bool(named["uri"]) and is_local_path(named["uri"])
     deploy_objects(session, client, objects, seconds, wait=wait, uploads=uploads, dry_run=dry_run)

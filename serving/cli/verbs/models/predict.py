@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import click
 
-from clusters.base.errors import NotFound
-from clusters.base.names import dns_label_fault
 from serving.cli.addresses import curl
 from serving.cli.context import Session, verb
 from serving.cli.data import parse_data, read_data
+from serving.cli.entrance import absence_explained, check_names
 from serving.cli.names import model_name, tags
 from serving.client.effects import Call, HttpAnswer, HttpRequest, Tell, exchange
-from serving.client.errors import DoesNotExist, UsageError
+from serving.client.errors import UsageError
 from serving.client.inference.addresses import path_address
 from serving.client.inference.example import example_request
-from serving.client.inference.failures import failure_of, not_found
+from serving.client.inference.failures import failure_of
 from serving.client.inference.ingress import ingress_target
 from serving.modelserver.base.headers import REVISION
 
@@ -41,20 +40,14 @@ def command(session: Session, name: str, data: str | None, example: bool, tag: s
     """Send one inference request to the model NAME; its traffic split chooses the version."""
     if example == (data is not None):
         raise UsageError("exactly one request is needed: give -d JSON, -d @FILE or --example")
-    for option, value in (("NAME", name), ("--tag", tag)):
-        if value and (fault := dns_label_fault(value)):
-            raise UsageError(f"{option}: {fault}")
+    check_names(name, tag)
     body = read_data(data) if data is not None else b""
     if data is not None:
         parse_data(body)
     driver = session.driver
-    try:
+    with absence_explained(session, name):
         entrance = driver.run(ingress_target(session.ref, name, session.namespace, tag))
         request = driver.run(example_request(entrance, name, TIMEOUT)) if example else ""
-    except DoesNotExist:
-        raise
-    except NotFound as error:
-        raise driver.run(not_found(session.ref, name, session.namespace, str(error))) from error
     if example:
         body = request.encode()
         _show_request(session, name, tag, request)

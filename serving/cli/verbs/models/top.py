@@ -12,7 +12,7 @@ from serving.cli.base.output import Output
 from serving.cli.context import Session, all_namespaces_option, verb
 from serving.cli.settings import prices_in_force
 from serving.cost.bill import Amounts, Bill, Period, make_bills, replicas_of
-from serving.cost.texts import SMALL, UNSET, money
+from serving.cost.texts import SMALL, UNSET, money, small_money
 from serving.types.annotations import LABEL_MODEL
 from serving.types.settings.prices import HOUR, Prices
 
@@ -28,7 +28,8 @@ def command(session: Session, period: Period, all_namespaces: bool) -> None:
     """Show the cost of each model's replicas by activity, most expensive model first.
 
     serving: with requests. idle: ready, without requests. starting: starting or terminating. canary: of a version in a
-    canary or rollout. pool: the model's share of warm pools.
+    canary or rollout. pool: the model's share of warm pools. tokens, cost/1k: tokens of language models, and the total
+    cost for 1000 of them.
     """
     client = session.client()
     namespace = None if all_namespaces else session.namespace
@@ -48,14 +49,16 @@ def _print(
     output: Output, bills: list[Bill], replicas: dict[tuple[str, str], tuple[int, int]], prices: Prices, wide: bool
 ) -> None:
     rows = []
+    counted = [head for head in ("tokens", "cost/1k") if any(_of_tokens(bill, prices)[head] for bill in bills)]
     for bill in bills:
         ready, wanted = replicas.get((bill.namespace, bill.model), NOBODY)
         shown = _shown(bill, prices)
         amounts = [_cell(getattr(shown, name)) for name in PURPOSES]
         where = [bill.namespace] if wide else []
-        rows.append([*where, bill.model, f"{ready}/{wanted}", *amounts, _cell(shown.total)])
+        tokens = [_of_tokens(bill, prices)[head] or "-" for head in counted]
+        rows.append([*where, bill.model, f"{ready}/{wanted}", *amounts, _cell(shown.total), *tokens])
     unit = f"total ({prices.currency})" if prices.are_set else "total (pod-hours)"
-    heads = [*(["namespace"] if wide else []), "model", "replicas", *PURPOSES, unit]
+    heads = [*(["namespace"] if wide else []), "model", "replicas", *PURPOSES, unit, *counted]
     output.table(heads, rows, optional=("starting", "canary", "pool"))
     if not prices.are_set:
         output.text(UNSET)
@@ -64,6 +67,13 @@ def _print(
 def _cell(amount: float) -> str:
     """Format an amount with two decimals, so that the amounts of a column can be compared."""
     return f"<{SMALL:g}" if 0 < amount < SMALL else money(amount)
+
+
+def _of_tokens(bill: Bill, prices: Prices) -> dict[str, str]:
+    """Return the cells of a language model; empty ones for other models, and for costs while no prices are set."""
+    cost = bill.cost_per_1000_tokens if prices.are_set else None
+    tokens = round(bill.tokens.total)
+    return {"tokens": str(tokens) if tokens else "", "cost/1k": "" if cost is None else small_money(cost)}
 
 
 def _shown(bill: Bill, prices: Prices) -> Amounts:
@@ -86,6 +96,15 @@ def _value(
                 "replicas": {"ready": ready, "desired": wanted},
                 "podSeconds": bill.held.to_json(),
                 **({"cost": bill.cost.to_json()} if prices.are_set else {}),
+                **_tokens_value(bill, prices),
             }
         )
     return {"period": period, **({"currency": prices.currency} if prices.are_set else {}), "models": models}
+
+
+def _tokens_value(bill: Bill, prices: Prices) -> dict[str, object]:
+    """Return the members of a language model."""
+    if not bill.tokens.total:
+        return {}
+    cost = {"costPer1000Tokens": bill.cost_per_1000_tokens} if prices.are_set else {}
+    return {"tokens": bill.tokens.to_json(), **cost}

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from clusters.base.redact import redact_url
 from serving.cli.context import Session, verb
+from serving.cli.llm import llm_options, take_llm_fields
 from serving.cli.mlflow import resolve_reference
 from serving.cli.names import files, formats, name_of_path
 from serving.client.errors import ClientError, UsageError
@@ -31,6 +32,7 @@ _OPTIONS: Final = MappingProxyType(
     "serve", place="nowhere", namespaced=False, prints=False,
     examples=[
         ("Serve a file", "knodel serve ./iris.onnx --port 9000"),
+        ("Serve a language model with a LoRA adapter", "knodel serve ./chat.gguf --adapter pirate=./pirate-lora.gguf"),
         ("Serve every model of a folder", "knodel serve ./models --models --memory-limit 4Gi"),
     ],
 )  # fmt: skip
@@ -60,6 +62,9 @@ _OPTIONS: Final = MappingProxyType(
     "--max-batch-size", type=click.IntRange(min=1), metavar="ROWS", help="Maximum number of rows in a batch [1]."
 )
 @click.option("--max-batch-latency", type=float, metavar="SECONDS", help="Maximum time to wait for a batch to fill.")
+@click.option("--cpu", type=click.FloatRange(min=0, min_open=True), metavar="CORES",
+              help="Number of cores that the model may use [all].")  # fmt: skip
+@llm_options("--embeddings")
 @click.option(
     "--allow-code", is_flag=True, help="Allow formats that run code of the artifact: python, pickle, joblib, pyfunc."
 )
@@ -74,9 +79,11 @@ _OPTIONS: Final = MappingProxyType(
 def command(
     session: Session, path: str, models: bool, memory_limit: str | None, load_timeout: float | None, name: str | None,
     port: int, grpc_port: int | None, management_port: int | None, model_format: str, max_batch_size: int | None,
-    max_batch_latency: float | None, allow_code: bool, allowed_hosts: tuple[str, ...], host: str,
+    max_batch_latency: float | None, cpu: float | None, allow_code: bool, allowed_hosts: tuple[str, ...], host: str,
+    **named: Any,
 ) -> int:  # fmt: skip
     """Serve the model at PATH (a file, a folder or a URI) without a platform; Ctrl-C stops it."""
+    from serving.engines.base.container_limits import available_cores
     from serving.modelserver.base.errors import BadOptions, CannotListen
     from serving.modelserver.main import serve  # the server's imports are heavy
 
@@ -94,9 +101,11 @@ def command(
     options = {
         "--format": model_format, "--memory-limit": memory_limit, "--load-timeout": load_timeout,
         "--max-batch-size": max_batch_size, "--max-batch-latency": max_batch_latency,
+        "--cpu": f"{cpu or available_cores():g}",
     }  # fmt: skip
     given = [f"{option}={value}" for option, value in options.items() if value not in ("", None)]
     given += [f"--allowed-host={name}" for name in allowed_hosts]
+    given += _llm_arguments(take_llm_fields(named) or {})
     given += ["--allow-code"] if allow_code else []
     address = f"http://{reachable_host(host)}:{port}/v2/models/{model or 'NAME'}"
     grpc = f", gRPC on {reachable_host(host)}:{grpc_port}" if grpc_port else ""
@@ -112,6 +121,20 @@ def command(
         message = error.message(_OPTIONS[error.setting])
         raise (UsageError if error.setting == "HOST" else ClientError)(message) from error
     return 0
+
+
+def _llm_arguments(llm: Mapping[str, Any]) -> list[str]:
+    """Return the server's options for the fields of `spec.llm`. Raises UsageError."""
+    found = [f"--context-length={llm['contextLength']}"] if "contextLength" in llm else []
+    for adapter in llm.get("adapters", ()):
+        uri = uri_of(adapter["uri"])
+        if fault := storage_uri_fault(uri):
+            raise UsageError(f"--adapter {adapter['name']}={redact_url(uri)}: {fault}")
+        digest = f"#{adapter['digest']}" if "digest" in adapter else ""
+        found.append(f"--adapter={adapter['name']}={uri}{digest}")
+    found += [f"--engine-arg={name}={value}" for name, value in llm.get("engineArgs", {}).items()]
+    found += [f"--tool-parser={llm['toolParser']}"] if "toolParser" in llm else []
+    return [*found, *(["--embeddings"] if llm.get("embeddings") else [])]
 
 
 def _check_ports(ports: Mapping[str, int | None]) -> None:

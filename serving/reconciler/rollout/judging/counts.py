@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from clusters.base.latency_buckets import upper_edge
+from clusters.base.latency_buckets import LEAST, bucket_of, upper_edge
+
+NO_AGE = bucket_of(LEAST)
+"""The lowest bucket."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +20,9 @@ class Counts:
     - `requests` were answered, `errors` of them with an error of the server (5xx).
     - `refused` were answered with an error of the caller (4xx); the callers of `left` disconnected before the answer.
       Neither are among `requests`.
-    - `latency` counts answers without error, and callers that left, by the bucket of their time.
+    - `latency` counts answers without error, and callers that left, by the bucket of their time. Some answers of
+      language models have no time, since their first token is not seen.
+    - `between_tokens` counts streamed answers of language models by the bucket of the mean time between two tokens.
     - `pending` counts requests in flight by the bucket of their age. It is the present state; all others are totals.
     """
 
@@ -27,6 +32,7 @@ class Counts:
     refused: int = 0
     left: int = 0
     pending: Mapping[int, int] = field(default_factory=dict)
+    between_tokens: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def in_flight(self) -> int:
@@ -35,13 +41,22 @@ class Counts:
 
     @property
     def oldest(self) -> float:
-        """Return the age in seconds of the oldest request in flight, rounded up to its bucket's edge; 0 without any."""
-        return upper_edge(max(self.pending)) if self.pending else 0.0
+        """Return the age in seconds of the oldest request in flight, rounded up to its bucket's edge.
+
+        It is 0 without any, and if all are in the lowest bucket, in which the model server counts those without an age.
+        """
+        bucket = max(self.pending, default=NO_AGE)
+        return upper_edge(bucket) if bucket > NO_AGE else 0.0
 
     @property
     def timed(self) -> int:
         """Return the number of latencies."""
         return sum(self.latency.values())
+
+    @property
+    def tokens(self) -> Counts:
+        """Return counts with the times between tokens as the latency."""
+        return Counts(latency=self.between_tokens)
 
     def merge(self, other: Counts) -> Counts:
         """Return the sums of both."""
@@ -52,6 +67,7 @@ class Counts:
             self.refused + other.refused,
             self.left + other.left,
             _sum(self.pending, other.pending),
+            _sum(self.between_tokens, other.between_tokens),
         )
 
     def then(self, later: Counts) -> Counts:
@@ -60,14 +76,14 @@ class Counts:
 
     def since(self, former: Counts) -> Counts:
         """Return the difference to `former`, an earlier reading of the same totals; never below 0."""
-        latency = {one: count - former.latency.get(one, 0) for one, count in self.latency.items()}
         return Counts(
             max(self.requests - former.requests, 0),
             max(self.errors - former.errors, 0),
-            {one: count for one, count in latency.items() if count > 0},
+            _grown(self.latency, former.latency),
             max(self.refused - former.refused, 0),
             max(self.left - former.left, 0),
             self.pending,
+            _grown(self.between_tokens, former.between_tokens),
         )
 
     def pending_above(self, bucket: int) -> int:
@@ -95,22 +111,41 @@ class Counts:
 
 def to_json(counts: Counts) -> dict[str, Any]:
     """Return the totals as stored in a status, without the requests in flight."""
-    latency = {str(one): count for one, count in sorted(counts.latency.items())}
     apart = {name: count for name, count in (("refused", counts.refused), ("left", counts.left)) if count}
-    return {"requests": counts.requests, "errors": counts.errors, **apart, "latency": latency}
+    between = {"interTokenLatency": _by_name(counts.between_tokens)} if counts.between_tokens else {}
+    totals = {"requests": counts.requests, "errors": counts.errors, **apart}
+    return {**totals, "latency": _by_name(counts.latency), **between}
 
 
 def from_json(value: object) -> Counts:
     """Read counts that `to_json` wrote. Invalid values, written by other clients, count as 0."""
     if not isinstance(value, Mapping):
         return Counts()
-    latency = value.get("latency")
-    pairs = latency.items() if isinstance(latency, Mapping) else ()
-    read = {bucket: _count(count) for name, count in pairs if (bucket := _bucket(name)) is not None}
     requests = _count(value.get("requests"))
     errors = min(_count(value.get("errors")), requests)
-    latencies = {bucket: count for bucket, count in sorted(read.items()) if count}
-    return Counts(requests, errors, latencies, _count(value.get("refused")), _count(value.get("left")))
+    return Counts(
+        requests,
+        errors,
+        _histogram(value.get("latency")),
+        _count(value.get("refused")),
+        _count(value.get("left")),
+        between_tokens=_histogram(value.get("interTokenLatency")),
+    )
+
+
+def _by_name(counts: Mapping[int, int]) -> dict[str, int]:
+    return {str(bucket): count for bucket, count in sorted(counts.items())}
+
+
+def _histogram(value: object) -> dict[int, int]:
+    pairs = value.items() if isinstance(value, Mapping) else ()
+    read = {bucket: _count(count) for name, count in pairs if (bucket := _bucket(name)) is not None}
+    return {bucket: count for bucket, count in sorted(read.items()) if count}
+
+
+def _grown(now: Mapping[int, int], before: Mapping[int, int]) -> dict[int, int]:
+    """Return by how much each bucket grew, without those that did not."""
+    return {bucket: more for bucket, count in now.items() if (more := count - before.get(bucket, 0)) > 0}
 
 
 def _sum(one: Mapping[int, int], other: Mapping[int, int]) -> dict[int, int]:

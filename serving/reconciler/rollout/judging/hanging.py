@@ -6,7 +6,8 @@
     younger                                     nothing: its result is unknown
 
 Requests of callers that send or read slowly are not in flight: the model has not received the whole request, or has
-answered it already.
+answered it already. A request whose answer is judged on its first token, but is not streamed, has no age: it is in
+flight, but neither slow nor hanging. The server's own deadline makes it an error.
 
 `onInsufficientTraffic: promote` accepts a version when too few requests were compared. It does not pass a step in which
 the candidate answered none of its requests successfully, or in which more of its requests hang than of the stable
@@ -49,7 +50,9 @@ def unanswered(stable: Counts, candidate: Counts, age: float, allowed: float) ->
 
     `allowed` is by how much the candidate's share of hanging requests may exceed the stable version's.
     """
-    waits = f"{candidate.in_flight} in flight, the oldest for about {candidate.oldest:.3g} s"
+    waits = f"{candidate.in_flight} in flight"
+    if candidate.oldest or not candidate.in_flight:
+        waits += f", the oldest for about {candidate.oldest:.3g} s"
     if candidate.requests == candidate.errors:  # no good answer
         failed = candidate.errors + candidate.left
         if failed or candidate.in_flight:

@@ -1,11 +1,17 @@
 """Judge whether the candidate of a rollout is good enough, from the answers of both versions, with reasons. Pure.
 
-Two rates are compared, each with bounds that hold at all judgements together
+Two or three rates are compared, each with bounds that hold at all judgements together
 (`serving.reconciler.rollout.judging.bounds`):
 
     errors    share of requests that failed                                      may exceed by  maxErrorRate
     latency   share of answers slower than the stable version's quantile,        may exceed by  0
               the candidate's measured against maxLatencyRatio times that, or 5 ms more
+    tokens    share of answers with more time between tokens than that           may exceed by  0
+              quantile of the stable version, measured in the same way, or 1 ms more
+
+The latency of a language model is the time to its first token. The third rate is compared when both versions have
+streamed answers. Rates of times need as many answers with a time as errors need answers, so a language model with few
+streams waits longer.
 
 The first row that applies decides. "Certainly" means with the evidence that `WRONG_FAIL` and `WRONG_PASS` require.
 
@@ -57,11 +63,20 @@ CONFIDENCE = "99 % confidence"
 TO_HOLD = math.log(1.0 / 0.01)
 """Evidence to hold for a stable version that fails too often: a chance of 1 % to hold needlessly."""
 COMPARISONS = 2
-"""Errors and latency, the first findings."""
+"""Errors and times: each has half of the chance to fail wrongly. Latency and the time between tokens share the latter.
+
+Models without tokens therefore have the limits that they would have without the third comparison, and the limit of
+errors does not depend on what has been answered so far. Latency has half of its chance from the first time between
+tokens on. Answers with tokens bring both, so hardly any latency is compared before; if all of it were, the chances
+would add up to 1.25 %.
+"""
 LEAST_ALLOWANCE = 0.001
 """Added share of failed requests that is always tolerated: no number of requests can exclude any smaller one."""
 LEAST_DIFFERENCE = 0.005
 """s: when answers take less than a millisecond, a new replica or one on a busy node easily takes twice as long."""
+LEAST_TOKEN_DIFFERENCE = 0.001
+"""s: the mean over the tokens of an answer evens out the pauses that single answers have, and 1 ms for each of a
+thousand tokens is a second. Below it are small models, with which a busy node easily doubles the time."""
 SLOW_ADDED = 0.5
 """Harmful addition to the slow answers that the quantile leaves. Excluding it takes no more requests than errors do."""
 
@@ -98,10 +113,21 @@ def judge(
     stable, candidate = (with_hanging(one, age) for one in (stable, candidate))
     broken = is_broken(rule, stable)
     errors = compare_errors(rule, stable, candidate, stage)
-    latency = compare_latency(rule, stable, candidate, stage)
-    needed = max(errors.needed, latency.needed if latency else 0.0)
+    times = 2 if stable.between_tokens or candidate.between_tokens else 1
+    slow = slow_limits(rule, stage, times)
+    latency = compare_latency(rule, stable, candidate, stage, slow, LEAST_DIFFERENCE)
+    tokens = None
+    if stable.between_tokens and candidate.between_tokens:
+        tokens = compare_latency(rule, stable.tokens, candidate.tokens, stage, slow, LEAST_TOKEN_DIFFERENCE)
+    needed = max(
+        errors.needed, _in_requests(latency, stable, stable.timed), _in_requests(tokens, stable, stable.tokens.timed)
+    )
     above = {metric.name: _times_above(metric, readings.get(metric.name), stage, former) for metric in rule.metrics}
-    compared = (_found("error rate", errors, error_limits(rule, stage)), _of_latency(latency, rule, stage, stable))
+    compared = (
+        _found("error rate", errors, error_limits(rule, stage)),
+        _of_latency(latency, rule, stage, stable, candidate, slow),
+        *_of_tokens(tokens, rule, slow),
+    )
     if broken:
         compared = (_of_broken(rule, stable, model), ("hold", "latency is not compared with such a version"))
     findings = (
@@ -111,17 +137,20 @@ def judge(
     decision = _decision(findings, stage)
     reasons = tuple(reason for kind, reason in findings if decision in (kind, "wait"))
     if decision == "wait":
-        reasons = (*filter(None, (open_question,)), _waiting(findings, candidate, needed), *reasons)
+        reasons = (*filter(None, (open_question,)), _waiting(findings, len(compared), candidate, needed), *reasons)
     numbers: dict[str, float | None] = {
         "stable.requests": stable.requests,
         "candidate.requests": candidate.requests,
         "needed": needed,
         "stable.latency": stable.quantile(rule.quantile),
         "candidate.latency": candidate.quantile(rule.quantile),
+        "stable.interTokenLatency": stable.tokens.quantile(rule.quantile),
+        "candidate.interTokenLatency": candidate.tokens.quantile(rule.quantile),
         **in_flight,
         **({UNANSWERED: 1.0} if open_question and stage.over else {}),
         **_bounds("errors", errors, error_limits(rule, stage)),
-        **(_bounds("slow", latency, slow_limits(rule, stage)) if latency else {}),
+        **(_bounds("slow", latency, slow) if latency else {}),
+        **(_bounds("slowTokens", tokens, slow) if tokens else {}),
         **{f"metric.{name}": value for name, value in readings.items() if value is not None},
         **{f"{ABOVE}{name}": times for name, times in above.items() if times},
     }
@@ -135,17 +164,22 @@ def compare_errors(rule: Judge, stable: Counts, candidate: Counts, stage: Judged
     return compare((stable.errors, stable.requests), hits, hits, error_limits(rule, stage), stage.stable_share)
 
 
-def compare_latency(rule: Judge, stable: Counts, candidate: Counts, stage: JudgedStep) -> Comparison | None:
-    """Compare the shares of slow answers; None while the stable version has no latency to compare with."""
+def compare_latency(
+    rule: Judge, stable: Counts, candidate: Counts, stage: JudgedStep, limits: Limits, difference: float
+) -> Comparison | None:
+    """Compare the shares of slow answers; None while the stable version has no latency to compare with.
+
+    Less than `difference` seconds more than the stable version's quantile are not slow.
+    """
     bucket = stable.quantile_bucket(rule.quantile)
     if bucket is None:
         return None
     up, down = ratio_in_buckets(rule.max_latency_ratio)
-    floor = bucket_of(upper_edge(bucket) + LEAST_DIFFERENCE)
+    floor = bucket_of(upper_edge(bucket) + difference)
     to_fail = _slow(candidate, max(bucket + up, floor))
     to_pass = _slow(candidate, max(bucket + down, floor - 1))
     slow = _slow(stable, bucket)
-    return compare(slow, to_fail, to_pass, slow_limits(rule, stage), stage.stable_share)
+    return compare(slow, to_fail, to_pass, limits, stage.stable_share)
 
 
 def is_broken(rule: Judge, stable: Counts) -> bool:
@@ -159,9 +193,9 @@ def error_limits(rule: Judge, stage: JudgedStep) -> Limits:
     return _limits(rule.max_error_rate, max(rule.max_error_rate, LEAST_ALLOWANCE), stage)
 
 
-def slow_limits(rule: Judge, stage: JudgedStep) -> Limits:
-    """Return the same limits for the shares of slow answers."""
-    return _limits(0.0, SLOW_ADDED * (1.0 - rule.quantile), stage)
+def slow_limits(rule: Judge, stage: JudgedStep, times: int = 1) -> Limits:
+    """Return the same limits for the shares of slow answers, of which `times` are compared (1 or 2)."""
+    return _limits(0.0, SLOW_ADDED * (1.0 - rule.quantile), stage, times)
 
 
 def ratio_in_buckets(ratio: float) -> tuple[int, int]:
@@ -179,13 +213,20 @@ def _slow(counts: Counts, bucket: int) -> tuple[int, int]:
     return counts.slower_than(bucket) + late, counts.timed + late
 
 
-def _limits(allowed: float, added: float, stage: JudgedStep) -> Limits:
+def _limits(allowed: float, added: float, stage: JudgedStep, times: int = 1) -> Limits:
     return Limits(
         allowed=allowed,
         harm=min(added / stage.share, 1.0),
-        to_fail=math.log(COMPARISONS * stage.steps / WRONG_FAIL),
+        to_fail=math.log(COMPARISONS * times * stage.steps / WRONG_FAIL),
         to_pass=math.log(1.0 / WRONG_PASS),
     )
+
+
+def _in_requests(one: Comparison | None, stable: Counts, timed: int) -> float:
+    """Return how many requests a comparison of times needs, if `timed` of the stable version's answers have a time."""
+    if one is None:
+        return 0.0
+    return one.needed * max((stable.requests - stable.errors) / timed, 1.0)
 
 
 def _decision(findings: Findings, stage: JudgedStep) -> Decision:
@@ -197,17 +238,38 @@ def _decision(findings: Findings, stage: JudgedStep) -> Decision:
     return "pass" if stage.over and kinds <= {"pass"} else "wait"
 
 
-def _of_latency(one: Comparison | None, rule: Judge, stage: JudgedStep, stable: Counts) -> tuple[Decision, str]:
+def _of_latency(
+    one: Comparison | None, rule: Judge, stage: JudgedStep, stable: Counts, candidate: Counts, limits: Limits
+) -> tuple[Decision, str]:
+    for version, counts in (("stable version", stable), ("candidate", candidate)):
+        if _is_untimed(counts, rule, stage) and not (one and one.fails):
+            known = f"none of {counts.requests - counts.errors} answers of the {version} has a known latency"
+            return "pass", f"latency is not compared: {known}, so errors alone decide"
     if one is not None:
-        ratio, quantile = f"{rule.max_latency_ratio:g}", f"{rule.quantile:.4g}"
-        slow = f"share of answers slower than {ratio} times the stable version's {quantile} quantile"
-        return _found(slow, one, slow_limits(rule, stage))
+        return _found(f"share of answers slower than {_reference(rule)}", one, limits)
     if stage.stable_share == 0.0:  # no further answers will come
         return "pass", "latency is not compared: the stable version has no answers, so errors alone decide"
     if (1.0 - error_limits(rule, stage).harm) ** stable.errors <= WRONG_PASS:
         failed = f"the stable version failed all of {stable.errors} requests"
         return "pass", f"latency is not compared: {failed}, so errors alone decide"
     return "wait", "latency is not compared yet: the stable version has no answers"
+
+
+def _is_untimed(counts: Counts, rule: Judge, stage: JudgedStep) -> bool:
+    """Return whether a version has many answers and no latency, as a language model without streams may have."""
+    answered = max(counts.requests - counts.errors, 0)
+    return not counts.timed and (1.0 - error_limits(rule, stage).harm) ** answered <= WRONG_PASS
+
+
+def _of_tokens(one: Comparison | None, rule: Judge, limits: Limits) -> Findings:
+    """Return the finding on the time between tokens; none where it is not compared."""
+    if one is None:
+        return ()
+    return (_found(f"share of answers with a time between tokens above {_reference(rule)}", one, limits),)
+
+
+def _reference(rule: Judge) -> str:
+    return f"{rule.max_latency_ratio:g} times the stable version's {rule.quantile:.4g} quantile"
 
 
 def _of_broken(rule: Judge, stable: Counts, model: str) -> tuple[Decision, str]:
@@ -263,12 +325,12 @@ def _of_metric(metric: MetricRule, value: float | None, above: int) -> tuple[Dec
     return "wait", f"{seen}: {needed}"
 
 
-def _waiting(findings: Findings, candidate: Counts, needed: float) -> str:
+def _waiting(findings: Findings, comparisons: int, candidate: Counts, needed: float) -> str:
     if not candidate.requests:
         return "the candidate has not answered any request yet"
     if all(kind == "pass" for kind, _ in findings):
         return "all comparisons pass, but stepDuration is not over"
-    if all(kind == "pass" for kind, _ in findings[:COMPARISONS]):
+    if all(kind == "pass" for kind, _ in findings[:comparisons]):
         return "errors and latency pass, but not every metric does"
     if math.isinf(needed):
         return f"{candidate.requests} requests: the stable version has answered too few requests for a comparison"

@@ -34,7 +34,7 @@ PAGE: Final = "/stats/answers"
 TIMEOUT: Final = 1.0
 """s for one answer, the shortest interval of judgements: a Pod that hangs delays a pass by no more."""
 MAX_BYTES: Final = 65_536
-"""Bytes of one answer: three times 257 buckets of at most 24 bytes, and some totals."""
+"""Bytes of one answer: four times 257 buckets of at most 24 bytes, and some totals."""
 MOST_KEPT: Final = 10_000
 """Rollouts whose last readings are kept; the one unread for the longest time is dropped first."""
 ENDED: Final = frozenset({"Succeeded", "Failed"})

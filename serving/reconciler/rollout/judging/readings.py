@@ -51,6 +51,8 @@ class _Split(msgspec.Struct):
     left: _Total
     latency: dict[_Bucket, _Total]
     pending: dict[_Bucket, _Total]
+    untimed: _Total = 0
+    between_tokens: dict[_Bucket, _Total] = msgspec.field(default_factory=dict, name="interTokenLatency")
 
 
 class _Page(msgspec.Struct):
@@ -91,9 +93,11 @@ def parse_reading(body: bytes) -> Reading:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadReading(f"the answer of /stats/answers is not a reading: {error}") from error
     split = page.split or _Split(page.requests, page.errors, 0, 0, page.latency, {})
-    totals = Counts(split.requests, split.errors, split.latency, split.refused, split.left, split.pending)
-    if totals.errors + totals.timed != totals.requests + totals.left:
-        times = f"{totals.errors} errors and {totals.timed} latencies"
+    totals = Counts(
+        split.requests, split.errors, split.latency, split.refused, split.left, split.pending, split.between_tokens
+    )
+    if totals.errors + totals.timed + split.untimed != totals.requests + totals.left:
+        times = f"{totals.errors} errors, {totals.timed} latencies and {split.untimed} responses without one"
         raise BadReading(f"{times} do not add up to {totals.requests} requests and {totals.left} callers that left")
     return Reading(page.revision, page.process, totals)
 

@@ -12,7 +12,9 @@ import pytest
 
 from serving.engines.base.engine import Cancellation, EngineOptions
 from serving.engines.base.errors import Cancelled, InferenceFailed, InputRefused, LoadFailed
+from serving.engines.upstream.client import NoSuchPage
 from serving.engines.upstream.engine import UpstreamEngine
+from serving.engines.upstream.usage import TokenUsage
 from tests.support.engine_stub.engine import StubProgram
 from tests.support.wait import eventually
 
@@ -46,6 +48,26 @@ def test_a_completion_is_a_tensor(engine: UpstreamEngine) -> None:
 def test_a_stream_has_one_part_for_each_token(engine: UpstreamEngine) -> None:
     parts = [part[0][0] for part in engine.stream({**text("hello"), "max_tokens": np.array([3])}, ["text_output"])]
     assert parts == ["w0 ", "w1 ", "w2 "]
+
+
+def test_the_tokens_of_answers_are_counted(engine: UpstreamEngine) -> None:
+    engine.infer({**text("hello"), "max_tokens": np.array([2])}, ["text_output"])
+    assert engine.tokens.total == TokenUsage(7, 2)
+    assert len(list(engine.stream({**text("hello"), "max_tokens": np.array([3])}, ["text_output"]))) == 3
+    assert engine.tokens.total == TokenUsage(14, 5)
+
+
+def test_the_parts_of_a_stream_that_is_not_read_to_its_end_are_its_tokens(engine: UpstreamEngine) -> None:
+    parts = engine.stream({**text("x"), "max_tokens": np.array([10**9])}, ["text_output"])
+    for _ in range(3):
+        next(parts)
+    parts.close()  # type: ignore[attr-defined]
+    assert engine.tokens.total == TokenUsage(0, 3)
+
+
+def test_a_page_that_the_engine_lacks_is_told_apart(engine: UpstreamEngine) -> None:
+    with pytest.raises(NoSuchPage, match="does not have the page /metrics"):
+        engine.page("/metrics")
 
 
 def test_several_values_for_one_are_refused(engine: UpstreamEngine) -> None:

@@ -7,27 +7,37 @@ import json
 import os
 import signal
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import openapi_spec_validator
 import pytest
 
+from autoscaler.metrics.stat import parse_stats
 from serving.engines.base import registry
 from serving.modelserver.openai.paths import PREFIX
 from serving.modelserver.openai.upstreams import upstream_of
 from tests.serving.modelserver.client import ask, request
 from tests.serving.modelserver.conftest import NAME, Running, Serve
+from tests.serving.modelserver.models.conftest import ServeMany, folder, serve_many
 from tests.support.wait import eventually
+
+__all__ = ["folder", "serve_many"]
 
 CHAT = "/openai/v1/chat/completions"
 Start = Callable[..., Awaitable[Running]]
 
 
 @pytest.fixture
-def start(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> Start:
+def stub(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Add the format of the stub."""
+    made = registry.ModelFormat("stub", "tests.support.engine_stub.engine", "json", "server", (".stub",))
+    monkeypatch.setitem(registry.FORMATS, "stub", made)
+
+
+@pytest.fixture
+def start(serve: Serve, stub: None) -> Start:
     """Start a server over the stub, with the named adapters."""
-    stub = registry.ModelFormat("stub", "tests.support.engine_stub.engine", "json", "server", (".stub",))
-    monkeypatch.setitem(registry.FORMATS, "stub", stub)
 
     async def started(*options: str, adapters: str = " ") -> Running:
         return await serve(adapters.encode(), "--format", "stub", *options)
@@ -75,6 +85,53 @@ async def test_a_stream_passes_and_is_counted(start: Start) -> None:
     assert 'knodel_llm_tokens_total{revision="m-00007",kind="completion"} 3' in metrics
     assert 'knodel_llm_first_token_seconds_count{revision="m-00007"} 1' in metrics
     assert 'protocol="openai",code="200"' in metrics
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_the_statistics_have_the_tokens_of_all_protocols(start: Start, stream: bool) -> None:
+    server = await start()
+    assert (await server.stats())["tokens"] == {"prompt": 0, "completion": 0}
+    await server.post(chat(stream=stream, max_tokens=3), CHAT)
+    assert (await server.stats())["tokens"] == {"prompt": 7, "completion": 3}
+    asked = {"text_input": "hi", "max_tokens": 5}
+    answer = await server.post(asked, f"/v2/models/{NAME}/generate{'_stream' if stream else ''}")
+    assert answer.status == 200
+    assert (await server.stats())["tokens"] == {"prompt": 14, "completion": 8}
+    assert parse_stats((await page(server, "/stats")).encode(), 0.0).tokens == (14, 8)  # as the autoscaler reads it
+    assert 'knodel_llm_tokens_total{revision="m-00007",kind="completion"} 8' in await page(server)
+
+
+async def test_a_caller_that_leaves_a_stream_has_used_the_tokens_so_far(start: Start) -> None:
+    server = await start()
+    caller = await server.connect()
+    await caller.send(request("POST", CHAT, json.dumps(chat(stream=True, wish={"endless": True})).encode()))
+    await caller.received(b'"w3 "')
+    caller.reset()
+    await idle(server)
+    tokens = (await server.stats())["tokens"]
+    assert tokens["prompt"] == 0  # the engine tells it at the end
+    assert tokens["completion"] >= 4
+
+
+async def test_tokens_of_one_of_many_models_outlive_its_reload(serve_many: ServeMany, stub: None, folder: Path) -> None:
+    (folder / "chat.stub").write_text(" ")
+    running = await serve_many()
+    assert running.server.stats.to_json()["tokens"] == {"prompt": 0, "completion": 0}
+    asked = {"text_input": "hi", "max_tokens": 5}
+    assert (await running.post(asked, "/v2/models/chat/generate")).status == 200
+    assert (await running.manage("/models/chat/unload")).status == 200
+    assert (await running.manage("/models/chat/load")).status == 200
+    assert (await running.post(asked, "/v2/models/chat/generate")).status == 200
+    stats = await running.stats()
+    assert stats["tokens"] == stats["models"]["chat"]["tokens"] == {"prompt": 14, "completion": 10}
+    assert "tokens" not in stats["models"]["double"]
+    assert 'knodel_llm_tokens_total{model="chat",revision="chat-00002",kind="prompt"} 14' in await page(running)
+    assert (await ask(running.management_port, request("GET", "/metrics/engine"))).status == 404
+
+
+async def test_other_models_have_no_tokens(double: Running) -> None:
+    assert "tokens" not in await double.stats()
+    assert "knodel_llm" not in await page(double)
 
 
 @pytest.mark.parametrize("name", ["other", f"{NAME}:", f"{NAME}:unknown", ""])
@@ -205,6 +262,24 @@ async def test_the_death_of_the_engine_is_an_error_and_not_the_end(start: Start,
     await eventually(serves_again, timeout=15)
 
 
+async def test_the_engines_own_metrics_are_passed_on(start: Start) -> None:
+    server = await start()
+    missing = await ask(server.management_port, request("GET", "/metrics/engine"))
+    assert (missing.status, "no metrics page of its own" in missing.json["error"]) == (404, True)
+    text = "# TYPE stub_requests gauge\nstub_requests 0\n"
+    await server.post(chat(wish={"set": {"metrics": text}}), CHAT)
+    asked = (ask(server.management_port, request("GET", "/metrics/engine")) for _ in range(8))
+    for answer in await asyncio.gather(*asked):
+        assert (answer.status, answer.body.decode()) == (200, text)
+        assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert (await server.get("/metrics/engine")).status == 404  # on the data port
+
+
+async def test_other_models_have_no_metrics_of_an_engine(double: Running) -> None:
+    answer = await ask(double.management_port, request("GET", "/metrics/engine"))
+    assert answer.status == 404
+
+
 async def test_a_dead_engine_is_503_and_the_server_is_not_ready(start: Start) -> None:
     server = await start()
     model = server.server._models.lifecycle.model()
@@ -219,6 +294,8 @@ async def test_a_dead_engine_is_503_and_the_server_is_not_ready(start: Start) ->
     await eventually(unready)
     answer = await server.post(chat(), CHAT)
     assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+    metrics = await ask(server.management_port, request("GET", "/metrics/engine"))
+    assert (metrics.status, "is started again" in metrics.json["error"]) == (503, True)
 
 
 async def test_a_sleeping_engine_is_woken_before_it_gets_a_request(start: Start) -> None:

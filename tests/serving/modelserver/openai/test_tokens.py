@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.modelserver.openai.tokens import StreamObserver, TokenUsage, body_usage
+from serving.engines.upstream.usage import TokenUsage
+from serving.modelserver.openai.tokens import StreamObserver, body_usage
 
 
 def event(**content: Any) -> bytes:

@@ -23,6 +23,15 @@ def test_what_came_since_an_earlier_reading_merges_to_the_later_one() -> None:
     assert SOME.merge(came) == later
 
 
+def test_times_between_tokens_are_totals_too() -> None:
+    some, later = Counts(5, 0, {-8: 5}, between_tokens={-40: 4}), Counts(9, 0, {-8: 9}, between_tokens={-40: 4, -39: 3})
+    assert later.since(some) == Counts(4, 0, {-8: 4}, between_tokens={-39: 3})
+    assert some.merge(later.since(some)) == later
+    assert from_json(json.loads(json.dumps(to_json(later)))) == later
+    assert to_json(later)["interTokenLatency"] == {"-40": 4, "-39": 3}
+    assert later.tokens.quantile_bucket(0.95) == -39
+
+
 def test_totals_that_fell_count_as_nothing_new() -> None:
     assert Counts(2, 1, {-30: 1}).since(SOME) == Counts()
 

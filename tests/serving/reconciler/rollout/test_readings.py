@@ -139,6 +139,15 @@ def test_a_split_that_makes_no_sense_is_no_reading(change: dict[str, Any]) -> No
         parse_reading(json.dumps(PAGE | {"split": SPLIT | change}).encode())
 
 
+def test_a_page_of_a_language_model_has_times_between_tokens_and_answers_without_a_latency() -> None:
+    more = {"untimed": 2, "requests": 4, "interTokenLatency": {"-40": 1}}
+    read = parse_reading(json.dumps(PAGE | {"split": SPLIT | more}).encode())
+    assert read.totals == Counts(4, 1, {-30: 2}, refused=4, left=1, pending={7: 3}, between_tokens={-40: 1})
+    for change in ({"untimed": 1}, {"interTokenLatency": {"97": 1}}):
+        with pytest.raises(BadReading):
+            parse_reading(json.dumps(PAGE | {"split": SPLIT | more | change}).encode())
+
+
 def test_requests_in_flight_are_as_last_read_and_no_total() -> None:
     hangs = Counts(10, 1, {-30: 9}, pending={60: 5})
     said = looks({"a": told(hangs)}, {"a": told(hangs), "b": told(hangs)})

@@ -1,0 +1,1 @@
+"""Language models in GGUF files, by llama.cpp in a process of its own."""

@@ -1,0 +1,38 @@
+"""Folders of Hugging Face with an ONNX export: `config.json`, a tokenizer or image processor, and an `.onnx` file.
+
+Files of these names are in other folders too. So the format is only chosen if `config.json` has `model_type`, as
+transformers writes it; otherwise the folder is a plain one, with its `.onnx` file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from serving.engines.base.errors import LoadFailed
+from serving.engines.huggingface.config import CONFIG, MODULES, PREPROCESSOR, TOKENIZER, TOKENIZER_CONFIG, read_object
+from serving.engines.layouts.layout import Layout
+
+if TYPE_CHECKING:
+    from serving.storage.base.artifact import Artifact
+
+FORMAT: Final = "huggingface"
+_BESIDE: Final = frozenset({TOKENIZER, TOKENIZER_CONFIG, PREPROCESSOR, MODULES, "vocab.txt"})
+_SUFFIX: Final = ".onnx"
+_MLFLOW: Final = "MLmodel"
+
+
+def detect(artifact: Artifact, names: Sequence[str]) -> Layout | None:
+    """Return the layout, or None if the folder is not one of Hugging Face with an ONNX export. Raises StorageError."""
+    if CONFIG not in names or _BESIDE.isdisjoint(names) or _MLFLOW in names:
+        return None
+    if not any(name.lower().endswith(_SUFFIX) for name in names) or not _has_model_type(artifact):
+        return None
+    return Layout(artifact, "Hugging Face", FORMAT)
+
+
+def _has_model_type(artifact: Artifact) -> bool:
+    try:
+        return isinstance(read_object(artifact, CONFIG).get("model_type"), str)
+    except LoadFailed:
+        return False
