@@ -165,9 +165,9 @@ class UpstreamEngine(BaseEngine):
         A piece counts as a token of a completion that ends before the engine has told its tokens.
         """
         body = self._completion(inputs, stream=True)
-        pieces, told = 0, None
-        try:
-            with self._entered() as address:
+        with self._entered() as address:
+            pieces, told = 0, None
+            try:
                 for event in client.stream(address, COMPLETIONS, body, cancellation):
                     if event == b"[DONE]":
                         return
@@ -176,8 +176,8 @@ class UpstreamEngine(BaseEngine):
                     if text:
                         pieces += 1
                         yield [text_tensor(text) for _ in outputs]
-        finally:
-            self.tokens.add(told or TokenUsage(completion=pieces))
+            finally:
+                self.tokens.add(told or TokenUsage(completion=pieces))
         if cancellation is not None and cancellation.cancelled:
             raise Cancelled("the inference was cancelled")
         raise InferenceFailed("the engine broke off the answer")

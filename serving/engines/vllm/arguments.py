@@ -49,11 +49,8 @@ class EngineArguments(NamedTuple):
 def read_arguments(given: Sequence[tuple[str, str]]) -> EngineArguments:
     """Return the arguments for the options of a Model. Raises LoadFailed."""
     argv: list[str] = []
-    options = dict(given)
     sleep_after = 0.0
-    for name, value in ((MEDIA_DOMAINS, NO_DOMAIN), *options.items()):
-        if name == MEDIA_DOMAINS and name in options and value == NO_DOMAIN:
-            continue
+    for name, value in {MEDIA_DOMAINS: NO_DOMAIN, **dict(given)}.items():
         try:
             if name == SLEEP:
                 sleep_after = float(_number(0, LONGEST_IDLE)(value)[0])

@@ -143,6 +143,14 @@ def test_only_replicas_of_versions_that_have_or_get_traffic_are_a_problem(model:
         ),
         (model_doctor.check_engines([model("iris", modelFormat="sklearn")], ["skops"]), False, "knodel[sklearn]"),
         (model_doctor.check_engines([model("iris", modelFormat="sklearn")], []), True, "installed"),
+        (model_doctor.check_engines([model("chat", modelFormat="vllm")], ["vllm"]), False, "install vllm on the"),
+        (
+            model_doctor.check_engines(
+                [model("chat", modelFormat="vllm"), model("iris", modelFormat="sklearn")], ["vllm", "skops"]
+            ),
+            False,
+            "knodel[sklearn]",
+        ),
         (model_doctor.check_engines([model("iris", modelFormat="none such")], ["skops"]), True, "installed"),
         (model_doctor.check_stores({}, {}), True, "no URI has a host"),
         (model_doctor.check_stores({HUB: ["default/iris"]}, {}), True, "1 reached"),

@@ -13,7 +13,7 @@ import pytest
 
 from serving.engines.base.engine import EngineOptions
 from serving.engines.base.errors import LoadFailed, MissingEngine, UnknownFormat
-from serving.engines.base.registry import FORMATS, ModelFormat, find_format, find_loader
+from serving.engines.base.registry import FORMATS, ModelFormat, find_format, find_loader, is_installed
 from serving.storage.base.artifact import Artifact
 
 CODE = [name for name, made in FORMATS.items() if made.runs_code]
@@ -34,6 +34,8 @@ CODE = [name for name, made in FORMATS.items() if made.runs_code]
         (["model.json", "model.pdiparams"], "paddle"),
         (["saved_model.pb", "variables/variables.index"], "tensorflow"),
         (["model.onnx", "model.py", "model.pkl"], "onnx"),
+        (["config.json", "model-00001-of-00002.safetensors", "tokenizer.json"], "vllm"),
+        (["config.json", "model.safetensors", "onnx/model.onnx"], "onnx"),
     ],
 )
 def test_a_format_is_found_by_the_files(files: list[str], name: str) -> None:
@@ -41,10 +43,22 @@ def test_a_format_is_found_by_the_files(files: list[str], name: str) -> None:
 
 
 @pytest.mark.bad_input("artifact-headers")
-@pytest.mark.parametrize("files", [["config.json"], ["notes.txt"], ["my_saved_model.pb"], ["supermodel.json"], []])
+@pytest.mark.parametrize(
+    "files", [["config.json"], ["model.safetensors"], ["notes.txt"], ["my_saved_model.pb"], ["supermodel.json"], []]
+)
 def test_what_only_looks_like_a_format_is_refused_with_what_is_known(files: list[str]) -> None:
     with pytest.raises(UnknownFormat, match=r"\.onnx, \.skops.*with --format, .*, one of onnx, sklearn"):
         find_format("", files)
+
+
+def test_a_format_is_installed_with_its_library_or_its_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert is_installed(FORMATS["onnx"])
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert not is_installed(FORMATS["vllm"])
+    (tmp_path / "vllm").touch(0o755)
+    assert is_installed(FORMATS["vllm"])
+    (tmp_path / "no_such_library").touch(0o755)
+    assert not is_installed(ModelFormat("made", "made", "no_such_library", "made", ()))
 
 
 def test_files_of_two_formats_are_not_chosen_from() -> None:
