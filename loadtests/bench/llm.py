@@ -121,8 +121,8 @@ async def _answer(server: Server, tokens: int) -> float:
 async def _llama(socket: Path) -> AsyncIterator[Server]:
     """Run llama.cpp's server by itself."""
     settings = LlamaSettings(
-        model=model_file(), socket=str(socket), name="m", slots=STREAMS, context=CONTEXT, threads=1,
-        prompt_cache_mib=256, embeddings=False, adapters=(), options={},
+        model=model_file(), socket=str(socket), name="m", slots=STREAMS, context=CONTEXT, batch=512, threads=1,
+        prompt_cache_mib=256, embeddings=False, mean=False, adapters=(), options={},
     )  # fmt: skip
     argv = [sys.executable, "-m", "serving.engines.gguf.main", msgspec.json.encode(settings).decode()]
 

@@ -10,8 +10,8 @@ from serving.engines.base.engine import Adapter, EngineOptions
 from serving.engines.base.errors import LoadFailed
 from serving.engines.base.folder import ModelFolder, only_file
 from serving.engines.gguf.file import PART, Head, parts_of, read_head
-from serving.engines.gguf.memory import plan_memory
-from serving.engines.gguf.program import GgufProgram, LlamaSettings, options_of
+from serving.engines.gguf.memory import most_batch, plan_memory
+from serving.engines.gguf.program import CHAT, EMBEDDINGS, RERANK, UBATCH, GgufProgram, LlamaSettings, options_of
 from serving.engines.upstream.engine import UpstreamEngine
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 SUFFIX: Final = ".gguf"
 SLOTS: Final = 4
 """Requests at once when the Model sets no containerConcurrency: llama.cpp computes them in one batch."""
-RANK: Final = 4  # llama.cpp's pooling type of models that rank documents
 FILE: Final = "model.gguf"
 
 if importlib.util.find_spec("xllamacpp") is None:  # only the process imports it
@@ -47,22 +46,48 @@ def _make_program(artifact: Artifact, folder: ModelFolder, options: EngineOption
         raise LoadFailed(f"{parts[0]} names no architecture (general.architecture): it is not a language model")
     if head.text("general.type") in ("adapter", "mmproj", "imatrix"):
         raise LoadFailed(f"{parts[0]} is of the type {head.text('general.type')}: name the file of a model")
+    _check_split(heads, parts)
+    options_given = options_of(options.llm.engine_args)
+    embeddings = options.llm.embeddings or head.encodes or head.reranks
     slots, weights = options.slots or SLOTS, sum(one.tensor_bytes for one in heads)
-    plan = plan_memory(head, weights, slots, options.llm.context_length, options.memory, parts[0])
+    batch = most_batch(head, embeddings, int(options_given.pop(UBATCH, 0)))
+    plan = plan_memory(head, weights, slots, options.llm.context_length, options.memory, parts[0], batch)
     settings = LlamaSettings(
         model=str(folder.path / parts[0]),
         socket="",
         name=options.name,
         slots=slots,
         context=plan.context,
+        batch=plan.batch,
         threads=options.threads,
         prompt_cache_mib=plan.prompt_cache >> 20,
-        embeddings=options.llm.embeddings,
+        embeddings=embeddings,
+        mean=not head.pools,
         adapters=tuple(_adapter_file(adapter, head) for adapter in options.llm.adapters),
-        options=options_of(options.llm.engine_args),
+        options=options_given,
     )
-    reranks = head.number("pooling_type", -1) == RANK
-    return GgufProgram(settings, tuple(adapter.name for adapter in options.llm.adapters), folder, reranks=reranks)
+    names_of_adapters = tuple(adapter.name for adapter in options.llm.adapters)
+    return GgufProgram(settings, names_of_adapters, folder, _paths(head, embeddings))
+
+
+def _paths(head: Head, embeddings: bool) -> frozenset[str]:
+    """Return the paths that a model of this kind answers."""
+    if head.reranks:
+        return RERANK
+    return (frozenset() if head.encodes else CHAT) | (EMBEDDINGS if embeddings else frozenset())
+
+
+def _check_split(heads: list[Head], parts: list[str]) -> None:
+    """Check that these are all parts of a split file, in order. Raises LoadFailed."""
+    for number, (head, part) in enumerate(zip(heads, parts, strict=True)):
+        count, own = head.values.get("split.count", 1), head.values.get("split.no", 0)
+        if count in (0, 1) and len(parts) == 1:
+            return
+        if count != len(parts) or own != number:
+            raise LoadFailed(
+                f"{part} is part {own} (from 0) of {count}, and part {number} of {len(parts)} is expected here: name a "
+                "folder with all parts, under the names that they were split to"
+            )
 
 
 def _first_file(artifact: Artifact, names: list[str]) -> str:

@@ -2,7 +2,7 @@
 
 The format is specified in ggml's `docs/gguf.md`: a head of keys and values, a table of tensors, then their data. Each
 number of the head is checked against the size of the file before it is used. Nothing is allocated by a number that the
-file states, so a damaged file costs no more than reading its head once.
+file states, and the values of a head are counted, so a damaged file is refused within a second, whatever its size.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
@@ -18,18 +18,21 @@ from serving.engines.base.errors import LoadFailed
 
 MAGIC: Final = b"GGUF"
 VERSIONS: Final = (2, 3)
-MAX_KEYS: Final = 65_536
-MAX_TENSORS: Final = 1_000_000
+MAX_KEYS: Final = 4096
+MAX_TENSORS: Final = 65_536
 MAX_NAME: Final = 256  # bytes of a key's or a tensor's name; ggml's own limit of tensors is 64
 MAX_TEXT: Final = 16 << 20  # bytes of one text; chat templates have some kilobytes
-MAX_ELEMENTS: Final = 4 << 20  # of one array; the largest vocabularies have a quarter of a million tokens
+MAX_ELEMENTS: Final = 2 << 20  # of all arrays that are read; the largest vocabularies and their merges have 800 000
+MAX_HEAD: Final = 256 << 20  # bytes of the whole head
+MAX_BLOCKS: Final = 4096  # layers of a model
 MAX_DIMENSIONS: Final = 4
 DEFAULT_ALIGNMENT: Final = 32
 MAX_ALIGNMENT: Final = 1 << 20
 
-_STRING, _ARRAY, _BOOL = 8, 9, 7
+_INT32, _FLOAT32, _BOOL, _STRING, _ARRAY = 5, 6, 7, 8, 9
 _SCALARS: Final = {
-    0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", _BOOL: "<B", 10: "<Q", 11: "<q", 12: "<d",
+    0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", _INT32: "<i", _FLOAT32: "<f", _BOOL: "<B",
+    10: "<Q", 11: "<q", 12: "<d",
 }  # fmt: skip
 TENSOR_TYPES: Final = {
     0: (1, 4), 1: (1, 2), 2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34), 9: (32, 40), 10: (256, 84),
@@ -44,17 +47,39 @@ Value = int | float | bool | str | Sequence[int | float | bool] | None
 """A value of the head. Texts are kept only up to `_KEPT_TEXT` bytes, arrays only of numbers and short ones."""
 _KEPT_TEXT: Final = 256
 _KEPT_ELEMENTS: Final = 4096
+_LENGTH: Final = struct.Struct("<Q")
+_CHUNK: Final = 1 << 20  # bytes that are read at once to skip texts
+
+TOKENS: Final = "tokenizer.ggml.tokens"
+TEXTS: Final = ("general.architecture", "general.type", "tokenizer.ggml.model", "tokenizer.ggml.pre")
+CHAT_TEMPLATE: Final = "tokenizer.chat_template"
+TOKEN_ARRAYS: Final = {"tokenizer.ggml.scores": _FLOAT32, "tokenizer.ggml.token_type": _INT32}
+"""Arrays with an element for each token, and the type of their elements. llama.cpp aborts on another type."""
+RANK: Final = 4
+"""llama.cpp's pooling type of models that rank documents."""
 
 PART: Final = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
 """The end of the name of one part of a split file (llama.cpp's gguf-split)."""
 
 
+class Kind(NamedTuple):
+    """The type of a value; of an array also the type and the number of its elements."""
+
+    kind: int
+    element: int = 0
+    length: int = 0
+
+
 class Head(NamedTuple):
-    """The head of a GGUF file; `tensor_bytes` is the size of all tensors."""
+    """The head of a GGUF file.
+
+    `tensor_bytes` is the size of all tensors, and `vocabulary` the number of tokens, 0 if the file names none.
+    """
 
     values: Mapping[str, Value]
     tensors: int
     tensor_bytes: int
+    vocabulary: int = 0
 
     def text(self, key: str) -> str:
         """Return a text; "" if it is absent or no text."""
@@ -62,21 +87,35 @@ class Head(NamedTuple):
         return value if isinstance(value, str) else ""
 
     def number(self, key: str, default: int = 0) -> int:
-        """Return a whole number of the model's architecture (`ARCHITECTURE.key`)."""
-        value = self.values.get(f"{self.architecture}.{key}")
-        return value if isinstance(value, int) and not isinstance(value, bool) else default
+        """Return a whole number of the model's architecture (`ARCHITECTURE.key`), at least 0."""
+        return _whole(self.values.get(f"{self.architecture}.{key}"), default)
 
     def numbers(self, key: str, count: int, default: int) -> list[int]:
         """Return a number for each of `count` layers; the file has one for all or one for each."""
         value = self.values.get(f"{self.architecture}.{key}")
         if isinstance(value, list | tuple):
-            return [int(one) for one in value[:count]] + [default] * max(0, count - len(value))
+            return [_whole(one, default) for one in value[:count]] + [default] * max(0, count - len(value))
         return [self.number(key, default)] * count
 
     @property
     def architecture(self) -> str:
         """The name of the architecture, such as `llama`."""
         return self.text("general.architecture")
+
+    @property
+    def pools(self) -> bool:
+        """Whether the file says how the embedding of a text is made of those of its tokens."""
+        return self.number("pooling_type") > 0
+
+    @property
+    def encodes(self) -> bool:
+        """Whether the model only computes embeddings: it has no next token (BERT and its kin)."""
+        return self.values.get(f"{self.architecture}.attention.causal") is False
+
+    @property
+    def reranks(self) -> bool:
+        """Whether the model ranks documents."""
+        return self.number("pooling_type") == RANK
 
 
 def read_head(path: Path, name: str) -> Head:
@@ -104,6 +143,10 @@ def parts_of(name: str, names: Sequence[str]) -> list[str]:
     return parts
 
 
+def _whole(value: Value, default: int) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else default
+
+
 class _Reader:
     """Reads one head. All reads are checked against the size of the file."""
 
@@ -112,6 +155,8 @@ class _Reader:
         self._size = size
         self._name = name
         self._place = 0
+        self._elements = 0
+        self._kinds: MutableMapping[str, Kind] = {}
 
     def head(self) -> Head:
         if self._bytes(4) != MAGIC:
@@ -126,9 +171,27 @@ class _Reader:
             if key in values:
                 raise self._fault(f"has the key {key!r} twice")
             values[key] = self._value(self._number("<I"), key)
+        self._check_tokenizer()
         table = [self._tensor() for _ in range(tensors)]
         self._check_tensors(table, values)
-        return Head(values, tensors, sum(size for _, _, size in table))
+        vocabulary = self._kinds[TOKENS].length if TOKENS in self._kinds else 0
+        head = Head(values, tensors, sum(size for _, _, size in table), vocabulary)
+        if head.number("block_count") > MAX_BLOCKS:
+            raise self._fault(f"has {head.number('block_count')} layers: at most {MAX_BLOCKS} are possible")
+        return head
+
+    def _check_tokenizer(self) -> None:
+        """Check the types of the values that llama.cpp reads without checking them itself."""
+        for key, kind in self._kinds.items():
+            if (key in TEXTS or key.startswith(CHAT_TEMPLATE)) and kind.kind != _STRING and key != f"{CHAT_TEMPLATE}s":
+                raise self._fault(f"has a {key!r} that is not a text")
+        tokens = self._kinds.get(TOKENS)
+        if tokens is not None and (tokens.kind, tokens.element) != (_ARRAY, _STRING):
+            raise self._fault(f"has a {TOKENS!r} that is not an array of texts")
+        for key, element in TOKEN_ARRAYS.items():
+            found = self._kinds.get(key)
+            if found is not None and found != Kind(_ARRAY, element, tokens.length if tokens is not None else 0):
+                raise self._fault(f"has a {key!r} that is not an array with a number for each token")
 
     def _tensor(self) -> tuple[str, int, int]:
         """Return the name, the offset and the size of a tensor."""
@@ -164,6 +227,7 @@ class _Reader:
                 raise self._fault(f"is cut off: the tensor {name!r} needs {short} bytes more")
 
     def _value(self, kind: int, key: str) -> Value:
+        self._kinds[key] = Kind(kind)
         if kind == _STRING:
             return self._text()
         if kind == _ARRAY:
@@ -175,9 +239,12 @@ class _Reader:
 
     def _array(self, key: str) -> Value:
         kind, count = self._number("<I"), self._count(MAX_ELEMENTS, f"elements at {key!r}")
+        self._kinds[key] = Kind(_ARRAY, kind, count)
+        self._elements += count
+        if self._elements > MAX_ELEMENTS:
+            raise self._fault(f"has more than {MAX_ELEMENTS} elements of arrays")
         if kind == _STRING:
-            for _ in range(count):
-                self._skip(self._length(MAX_TEXT))
+            self._skip_texts(count)
             return None
         if kind not in _SCALARS:
             raise self._fault(f"has an array of the type {kind} at {key!r}")
@@ -187,6 +254,22 @@ class _Reader:
             self._skip(count * size)
             return None
         return [one for (one,) in struct.iter_unpack(form, self._bytes(count * size))]
+
+    def _skip_texts(self, count: int) -> None:
+        data, start, place = b"", self._place, self._place
+        for _ in range(count):
+            if place + _LENGTH.size > start + len(data):
+                self._file.seek(place)
+                data, start = self._file.read(_CHUNK), place
+                self._check_room(place + _LENGTH.size - self._place)
+                if len(data) < _LENGTH.size:
+                    raise self._fault("became shorter while it was read")
+            (length,) = _LENGTH.unpack_from(data, place - start)
+            if length > MAX_TEXT:
+                raise self._fault(f"has a text of {length} bytes: at most {MAX_TEXT} are possible")
+            place += _LENGTH.size + length
+        self._file.seek(self._place)
+        self._skip(place - self._place)
 
     def _text(self) -> Value:
         length = self._length(MAX_TEXT)
@@ -232,8 +315,10 @@ class _Reader:
         self._place += count
 
     def _check_room(self, count: int) -> None:
-        if count > self._size - self._place:
+        if self._place + count > self._size:
             raise self._fault(f"ends at byte {self._size}, in the middle of its head")
+        if self._place + count > MAX_HEAD:
+            raise self._fault(f"has a head of more than {MAX_HEAD} bytes")
 
     def _fault(self, what: str) -> LoadFailed:
         return LoadFailed(f"{self._name} {what}: download or export it again")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from typing import Any
 
 import msgspec
@@ -15,7 +16,10 @@ import msgspec
 from clusters.base.process_setup import end_with_pipe
 from serving.engines.gguf.program import KEY, LlamaSettings
 
+NEVER = -1
 SLEEP_AFTER = 300  # s without a request after which llama.cpp frees the model; the file stays in the page cache
+CHECKPOINTS = 4  # of a slot's state, for models with sliding windows; 32 by default, of up to hundreds of MiB each
+LOG_WAIT = 0.5  # s for the thread that writes llama.cpp's log, which ends with the process
 HTTP_THREADS = 4  # beyond one for each slot, for health and for callers that leave
 
 
@@ -39,8 +43,11 @@ def main(encoded: str) -> None:
     given.n_threads_http = settings.slots + HTTP_THREADS
     given.cache_ram_mib = settings.prompt_cache_mib  # 8 GiB by default
     given.sleep_idle_seconds = SLEEP_AFTER
+    given.n_ubatch, given.n_ctx_checkpoints = settings.batch, CHECKPOINTS
     given.embedding = settings.embeddings
     if settings.embeddings:
+        given.n_batch = settings.batch  # llama.cpp refuses a longer text, since the whole text must be in one batch
+    if settings.embeddings and settings.mean:
         given.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_MEAN
     given.lora_adapters = [_adapter(xllamacpp, path) for path in settings.adapters]
     given.lora_init_without_apply = True  # requests ask for one
@@ -50,9 +57,15 @@ def main(encoded: str) -> None:
     given.verbosity = 1
     for name, value in settings.options.items():
         setattr(given, name, value)
-    server = xllamacpp.Server(given)
+    if not given.sleep_idle_seconds:
+        given.sleep_idle_seconds = NEVER
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)  # the model server drains, and needs this process for that
+    try:
+        server = xllamacpp.Server(given)
+    except RuntimeError:  # llama.cpp has written why; a traceback would push that out of the lines that are quoted
+        time.sleep(LOG_WAIT)
+        sys.exit(1)
     while server is not None:
         signal.pause()
 

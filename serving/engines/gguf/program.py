@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -29,10 +30,18 @@ EMBEDDINGS: Final = frozenset({"/v1/embeddings"})
 RERANK: Final = frozenset({"/v1/rerank"})
 
 
+LOOK_BACK: Final = frozenset({"repeat_last_n", "dry_penalty_last_n"})
+"""Members of a request: the number of tokens that penalties of repetitions consider."""
+NOT_PASSED: Final = frozenset({"id_slot"})
+"""Members of a request that llama.cpp is not given: a request for one slot would wait while others are free."""
+
+
 class LlamaSettings(msgspec.Struct, frozen=True):
     """What the process is started with. Sizes are in tokens, bytes and MiB where the name says so.
 
-    `adapters` are the files of LoRA adapters, in the order of their ids. `options` are llama.cpp's names and values.
+    `batch` is how many tokens are computed at once. `mean` is whether an embedding is the mean of those of its tokens,
+    for a model that names no way of its own. `adapters` are the files of LoRA adapters, in the order of their ids.
+    `options` are llama.cpp's names and values.
     """
 
     model: str
@@ -40,9 +49,11 @@ class LlamaSettings(msgspec.Struct, frozen=True):
     name: str
     slots: int
     context: int
+    batch: int
     threads: int
     prompt_cache_mib: int
     embeddings: bool
+    mean: bool
     adapters: tuple[str, ...]
     options: dict[str, Any]
 
@@ -54,12 +65,12 @@ class GgufProgram:
     restarts = True
 
     def __init__(
-        self, settings: LlamaSettings, adapters: tuple[str, ...], folder: ModelFolder, *, reranks: bool = False
+        self, settings: LlamaSettings, adapters: tuple[str, ...], folder: ModelFolder, paths: frozenset[str] = CHAT
     ) -> None:
         self.adapters = adapters
         self._settings = settings
         self._folder = folder
-        self.paths = CHAT | (EMBEDDINGS if settings.embeddings else frozenset()) | (RERANK if reranks else frozenset())
+        self.paths = paths
 
     def command(self, socket: Path, key: str) -> Command:
         """Start our own process, which runs llama.cpp's server as a library."""
@@ -80,14 +91,21 @@ class GgufProgram:
         return EngineLoad()
 
     def change_body(self, body: dict[str, Any], adapter: str) -> dict[str, Any] | None:
-        """Ask for the adapter by its id, and for none of the others.
+        """Ask for the adapter by its id, and for none of the others; limit what one request may take.
 
         llama.cpp reuses the cache of a prompt across adapters (ggml-org/llama.cpp#26207), so the cache is not used.
+        It allocates `LOOK_BACK` tokens before it computes: 8 GB for the largest number of 32 bits.
         """
-        if not self.adapters:
+        if not self.adapters and body.keys().isdisjoint(LOOK_BACK | NOT_PASSED):
             return None
-        wanted = [{"id": number, "scale": float(name == adapter)} for number, name in enumerate(self.adapters)]
-        return {**body, "lora": wanted, "cache_prompt": False}
+        changed = {name: value for name, value in body.items() if name not in NOT_PASSED}
+        for name in LOOK_BACK & body.keys():
+            if isinstance(body[name], int | float):  # llama.cpp refuses anything else
+                changed[name] = min(body[name], self._settings.context)
+        if self.adapters:
+            wanted = [{"id": number, "scale": float(name == adapter)} for number, name in enumerate(self.adapters)]
+            changed |= {"lora": wanted, "cache_prompt": False}
+        return changed
 
     def wake(self, get: Get) -> None:
         """Do nothing: a sleeping llama.cpp wakes by itself when a request comes."""
@@ -97,22 +115,25 @@ class GgufProgram:
         self._folder.close()
 
 
-def _positive(value: str, most: float) -> float:
-    number = float(value)
-    if not 0 < number <= most:
-        raise ValueError(value)
-    return number
+class Option(NamedTuple):
+    """An option: llama.cpp's attribute, its bounds, and whether it is a whole number."""
+
+    attribute: str
+    least: float
+    most: float
+    whole: bool = True
 
 
-OPTIONS: Final[Mapping[str, tuple[str, float, bool]]] = {
-    "sleep-idle-seconds": ("sleep_idle_seconds", 86_400 * 7, True),
-    "batch-size": ("n_batch", 1 << 16, True),
-    "ubatch-size": ("n_ubatch", 1 << 16, True),
-    "rope-freq-base": ("rope_freq_base", 1e9, False),
-    "rope-freq-scale": ("rope_freq_scale", 1e3, False),
-    "gpu-layers": ("n_gpu_layers", 1 << 16, True),
+UBATCH: Final = "n_ubatch"
+OPTIONS: Final[Mapping[str, Option]] = {
+    "sleep-idle-seconds": Option("sleep_idle_seconds", 0, 86_400 * 7),  # 0: never
+    "batch-size": Option("n_batch", 1, 1 << 16),
+    "ubatch-size": Option(UBATCH, 1, 1 << 16),
+    "ctx-checkpoints": Option("n_ctx_checkpoints", 0, 1024),
+    "rope-freq-base": Option("rope_freq_base", 1e-9, 1e9, whole=False),
+    "rope-freq-scale": Option("rope_freq_scale", 1e-9, 1e3, whole=False),
+    "gpu-layers": Option("n_gpu_layers", 0, 1 << 16),
 }
-"""Options by name: llama.cpp's attribute, the largest value, and whether it is a whole number."""
 
 
 def options_of(given: tuple[tuple[str, str], ...]) -> dict[str, Any]:
@@ -121,11 +142,13 @@ def options_of(given: tuple[tuple[str, str], ...]) -> dict[str, Any]:
     for name, value in given:
         if name not in OPTIONS:
             raise LoadFailed(f"llm.engineArgs has {name!r}, which gguf does not take: use {', '.join(OPTIONS)}")
-        attribute, most, whole = OPTIONS[name]
+        option = OPTIONS[name]
         try:
-            number = _positive(value, most)
-            found[attribute] = int(value) if whole else number
-        except ValueError as error:
-            kind = "a whole number" if whole else "a number"
-            raise LoadFailed(f"llm.engineArgs.{name} is {value!r}: set {kind} up to {most:g}") from error
+            number: float = int(value) if option.whole else float(value)
+        except ValueError:
+            number = math.nan
+        if not option.least <= number <= option.most:
+            kind = "a whole number" if option.whole else "a number"
+            raise LoadFailed(f"llm.engineArgs.{name} is {value!r}: set {kind} of {option.least:g} to {option.most:g}")
+        found[option.attribute] = number
     return found

@@ -108,8 +108,6 @@ class OpenAiEndpoint:
         try:
             head = _HEAD.decode(content)
             adapter = self._adapter(engine, head.model)
-            if not engine.program.adapters:
-                return content, head.stream is True
             changed = engine.program.change_body(_WHOLE.decode(content), adapter)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise InvalidRequest(f"the body is not a valid request: {explain_decode_error(error)}") from error

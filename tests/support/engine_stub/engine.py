@@ -42,8 +42,8 @@ class StubProgram:
         return EngineLoad(state["running"], state["waiting"], state["share"], state["sleeping"])
 
     def change_body(self, body: dict[str, Any], adapter: str) -> dict[str, Any] | None:
-        """Name the adapter in the body."""
-        return {**body, "adapter": adapter} if adapter else None
+        """Name the adapter in the body, in place of one that the caller names there."""
+        return {**body, "adapter": adapter} if adapter or "adapter" in body else None
 
     def wake(self, get: Get) -> None:
         """Wake the stub."""

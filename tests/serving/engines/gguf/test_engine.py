@@ -175,3 +175,55 @@ def test_adapters_change_the_answers(folder: Path, tmp_path: Path) -> None:
         assert (text(""), text("legal")) == (plain, legal)
     finally:
         engine.close()
+
+
+def test_a_split_file_is_loaded_from_its_first_part(tmp_path: Path) -> None:
+    small_gguf.write(str(tmp_path / "small.gguf"), tensors_of_part=5)
+    assert len(list(tmp_path.iterdir())) == 3
+    engine = load(Artifact(tmp_path, None), OPTIONS)
+    try:
+        answer = json.loads(ask(engine, "/v1/chat/completions", CHAT).body)
+        assert answer["choices"][0]["message"]["content"] == "yes"
+    finally:
+        engine.close()
+
+
+def test_one_part_of_a_split_file_is_refused(tmp_path: Path) -> None:
+    small_gguf.write(str(tmp_path / "small.gguf"), tensors_of_part=5)
+    content = (tmp_path / "small-00001-of-00003.gguf").read_bytes()
+    with pytest.raises(LoadFailed, match=r"model.gguf is part 0 .from 0. of 3.*name a folder with all parts"):
+        load(Artifact(Path("any-name"), content), OPTIONS)
+    (tmp_path / "small-00002-of-00003.gguf").write_bytes((tmp_path / "small-00003-of-00003.gguf").read_bytes())
+    with pytest.raises(LoadFailed, match=r"small-00002-of-00003.gguf is part 2 .from 0. of 3, and part 1 of 3"):
+        load(Artifact(tmp_path, None), OPTIONS)
+
+
+def test_a_model_of_embeddings_has_no_other_path(tmp_path: Path) -> None:
+    small_gguf.write_encoder(str(tmp_path / "m.gguf"))
+    engine = load(Artifact(tmp_path, None), OPTIONS)
+    try:
+        assert engine.program.paths == {"/v1/embeddings"}
+        long = "a b c " * 250  # more than llama.cpp's own batch
+        answer = json.loads(ask(engine, "/v1/embeddings", {"input": [long, "a"]}).body)
+        assert answer["usage"]["prompt_tokens"] > 512
+        assert len(answer["data"][0]["embedding"]) == small_gguf.WIDTH
+    finally:
+        engine.close()
+
+
+def test_a_request_for_a_long_look_back_takes_no_memory(engine: UpstreamEngine) -> None:
+    """llama.cpp allocates as many tokens as the caller asks for: 2.4 GB here."""
+    body = {"prompt": "a", "max_tokens": 1, "model": "m", "dry_penalty_last_n": 300_000_000, "dry_multiplier": 1}
+    changed = engine.program.change_body(body, "")
+    assert changed is not None
+    assert ask(engine, "/v1/completions", changed).status == 200
+    status = Path(f"/proc/{engine.pid}/status").read_text()
+    assert int(status.split("VmHWM:")[1].split()[0]) < 200 << 10  # KiB
+
+
+def test_a_file_that_llama_cpp_refuses_ends_in_its_own_words(tmp_path: Path) -> None:
+    small_gguf.write(str(tmp_path / "m.gguf"))
+    content = (tmp_path / "m.gguf").read_bytes()
+    (tmp_path / "m.gguf").write_bytes(content.replace(b"blk.0.attn_q.weight", b"blk.0.attn_x.weight"))
+    with pytest.raises(LoadFailed, match=r"ended before it was ready.*tensor 'blk.0.attn_q.weight' not found"):
+        load(Artifact(tmp_path, None), OPTIONS)

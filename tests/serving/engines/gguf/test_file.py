@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+import time
 from pathlib import Path
 
 import gguf
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serving.engines.base.errors import LoadFailed
-from serving.engines.gguf.file import TENSOR_TYPES, parts_of, read_head
+from serving.engines.gguf.file import MAX_BLOCKS, MAX_ELEMENTS, MAX_TEXT, TENSOR_TYPES, parts_of, read_head
 from tests.support import small_gguf
 
 
@@ -43,6 +44,18 @@ def test_a_whole_file(tmp_path: Path, whole: bytes) -> None:
     assert head.numbers("attention.head_count_kv", 2, 0) == [2, 2]
     assert head.tensor_bytes == sum(int(tensor.n_bytes) for tensor in gguf.GGUFReader(path).tensors)
     assert head.tensors == len(gguf.GGUFReader(path).tensors)
+    assert head.vocabulary == len(small_gguf.TOKENS)
+    assert not head.pools
+    assert not head.encodes
+
+
+def test_a_whole_file_of_embeddings(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    small_gguf.write_encoder(str(path))
+    head = read_head(path, "model.gguf")
+    assert head.encodes
+    assert head.pools
+    assert not head.reranks
 
 
 def test_the_types_are_those_of_ggml() -> None:
@@ -110,3 +123,79 @@ def test_a_split_file_needs_all_its_parts() -> None:
     assert parts_of("m.gguf", ["m.gguf"]) == ["m.gguf"]
     with pytest.raises(LoadFailed, match=r"1 are missing, such as .'m-00002-of-00003.gguf'"):
         parts_of(names[0], [names[0], names[2]])
+
+
+def text(content: bytes) -> bytes:
+    return struct.pack("<Q", len(content)) + content
+
+
+def head_of(*pairs: bytes) -> bytes:
+    return b"GGUF" + struct.pack("<IQQ", 3, 0, len(pairs)) + b"".join(pairs) + bytes(64)
+
+
+def number(key: bytes, value: int = 1) -> bytes:
+    return text(key) + struct.pack("<II", 4, value)
+
+
+def texts(key: bytes, *values: bytes) -> bytes:
+    return text(key) + struct.pack("<IIQ", 9, 8, len(values)) + b"".join(map(text, values))
+
+
+def numbers(key: bytes, kind: int, count: int) -> bytes:
+    return text(key) + struct.pack("<IIQ", 9, kind, count) + bytes(4 * count)
+
+
+TOKENS = texts(b"tokenizer.ggml.tokens", b"a", b"b")
+NAME = text(b"general.architecture") + struct.pack("<I", 8) + text(b"llama")
+
+
+@pytest.mark.parametrize(
+    ("pairs", "words"),
+    [
+        ([number(b"general.architecture")], "'general.architecture' that is not a text"),
+        ([number(b"tokenizer.ggml.model")], "'tokenizer.ggml.model' that is not a text"),
+        ([number(b"tokenizer.chat_template")], "'tokenizer.chat_template' that is not a text"),
+        ([texts(b"tokenizer.chat_template.tool_use", b"x")], "'tokenizer.chat_template.tool_use' that is not a text"),
+        ([number(b"tokenizer.ggml.tokens")], "'tokenizer.ggml.tokens' that is not an array of texts"),
+        ([numbers(b"tokenizer.ggml.tokens", 4, 2)], "'tokenizer.ggml.tokens' that is not an array of texts"),
+        ([TOKENS, numbers(b"tokenizer.ggml.scores", 6, 1)], "'tokenizer.ggml.scores' that is not an array with a"),
+        ([TOKENS, numbers(b"tokenizer.ggml.scores", 4, 2)], "'tokenizer.ggml.scores' that is not an array with a"),
+        ([TOKENS, numbers(b"tokenizer.ggml.token_type", 5, 3)], "'tokenizer.ggml.token_type' that is not an array"),
+        ([NAME, number(b"llama.block_count", 2**32 - 1)], f"4294967295 layers: at most {MAX_BLOCKS}"),
+        ([number(b"general.alignment", 48)], "the alignment 48: it must be a power of two"),
+    ],
+)
+def test_values_that_llama_cpp_trusts_are_checked(tmp_path: Path, pairs: list[bytes], words: str) -> None:
+    assert words in damage(tmp_path, head_of(*pairs))
+
+
+def test_values_of_the_right_type_are_taken(tmp_path: Path) -> None:
+    names = texts(b"tokenizer.chat_templates", b"tool_use")
+    whole = head_of(TOKENS, names, numbers(b"tokenizer.ggml.scores", 6, 2), numbers(b"tokenizer.ggml.token_type", 5, 2))
+    assert damage(tmp_path, whole) == ""
+
+
+HOLES = 10 << 30
+"""Bytes. Holes of a file cost nothing to make, and read as zeros."""
+
+
+@pytest.mark.parametrize(
+    ("arrays", "length", "words"),
+    [(1, 0, "twice"), (2, 0, "elements of arrays"), (1, MAX_TEXT, "has a head of more than")],
+)
+def test_a_file_of_holes_ends_soon(tmp_path: Path, arrays: int, length: int, words: str) -> None:
+    path = tmp_path / "damaged.gguf"
+    with path.open("wb") as file:
+        file.write(b"GGUF" + struct.pack("<IQQ", 3, 0, 4096))
+        for array in range(arrays):
+            file.write(text(b"k%d" % array) + struct.pack("<IIQ", 9, 8, MAX_ELEMENTS))
+            start = file.tell()
+            for place in range(20 if length else 0):
+                file.seek(start + place * (8 + length))
+                file.write(struct.pack("<Q", length))
+            file.seek(start + 8 * MAX_ELEMENTS)
+        file.truncate(HOLES)
+    began = time.process_time()
+    with pytest.raises(LoadFailed, match=words):
+        read_head(path, "damaged.gguf")
+    assert time.process_time() - began < 5  # less than a second where nothing else runs

@@ -6,7 +6,7 @@ import pytest
 
 from serving.engines.base.errors import LoadFailed
 from serving.engines.gguf.file import Head, Value
-from serving.engines.gguf.memory import MAX_PROMPT_CACHE, kv_bytes_per_token, plan_memory
+from serving.engines.gguf.memory import MAX_PROMPT_CACHE, kv_bytes_per_token, most_batch, plan_memory
 
 MIB = 1 << 20
 VALUES: dict[str, Value] = {
@@ -51,3 +51,37 @@ def test_what_does_not_fit_names_numbers_and_remedy() -> None:
 def test_a_context_longer_than_the_models_own_is_refused() -> None:
     with pytest.raises(LoadFailed, match="trained for 8192: set at most 8192"):
         plan_memory(SMOL, 98 * MIB, 1, 9000, 0, "m")
+
+
+def test_a_large_vocabulary_needs_memory_for_each_token_of_a_batch() -> None:
+    values = {name: value for name, value in VALUES.items() if name != "llama.vocab_size"}
+    small, large = (plan_memory(Head(values, 1, MIB, size), MIB, 1, 512, 0, "m") for size in (32_000, 262_144))
+    assert large.needed - small.needed == (262_144 - 32_000) * 512 * 4
+
+
+def test_more_tokens_than_llama_cpp_counts_are_refused() -> None:
+    unbounded = Head({**VALUES, "llama.context_length": 0}, 1, 1)
+    with pytest.raises(LoadFailed, match="256 requests of 10000000 tokens are more than 2147483647 tokens"):
+        plan_memory(unbounded, 1, 256, 10_000_000, 0, "m")
+
+
+def test_an_encoder_computes_its_whole_context_at_once_and_has_no_cache() -> None:
+    encoder = Head({**VALUES, "llama.attention.causal": False}, 1, 1)
+    assert most_batch(encoder, embeddings=True, wanted=0) == 8192
+    plan = plan_memory(encoder, MIB, 4, 4096, 0, "m", 8192)
+    assert (plan.batch, plan.kv_cache) == (4096, 0)
+
+
+def test_embeddings_of_a_language_model_have_a_larger_batch() -> None:
+    assert most_batch(SMOL, embeddings=False, wanted=0) == 512
+    assert most_batch(SMOL, embeddings=True, wanted=0) == 2048
+    assert most_batch(SMOL, embeddings=True, wanted=64) == 64
+
+
+@pytest.mark.parametrize("damaged", [float("nan"), float("inf"), -1, True, 2.5])
+def test_numbers_that_are_none_count_as_absent(damaged: float) -> None:
+    plain = {name: value for name, value in VALUES.items() if name != "llama.attention.head_count_kv"}
+    heads: Value = [damaged] * 30
+    expected = kv_bytes_per_token(Head(plain, 1, 1))
+    assert kv_bytes_per_token(Head({**plain, "llama.attention.head_count_kv": heads}, 1, 1)) == expected
+    assert kv_bytes_per_token(Head({**plain, "llama.attention.head_count_kv": damaged}, 1, 1)) == expected

@@ -144,6 +144,12 @@ async def test_an_unknown_model_is_404(start: Start, name: str) -> None:
     assert f"use {NAME}, {NAME}:legal" in answer.json["error"]["message"]
 
 
+async def test_the_engine_changes_bodies_without_adapters_too(start: Start) -> None:
+    server = await start()
+    answer = await server.post(chat(adapter="stolen"), CHAT)
+    assert answer.json["told"]["adapter"] == ""
+
+
 async def test_an_adapter_is_asked_for_by_the_models_name(start: Start) -> None:
     server = await start(adapters="legal medical")
     answer = await server.post(chat(f"{NAME}:medical"), CHAT)
