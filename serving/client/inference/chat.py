@@ -124,7 +124,7 @@ def _remedy(name: str, answer: HttpAnswer) -> str:
         return f"`knodel get {name} -o yaml` shows its adapters; give one with --adapter NAME, or none"
     if kinds.intersection(_TOO_LONG):
         return "send a shorter conversation"
-    if answer.status in _NO_PATH and not kinds:
+    if answer.status in _NO_PATH:
         return f"it does not chat; `knodel predict {name} --example` sends an inference request"
     return f"`knodel logs {name}` shows the cause" if answer.status == _SERVER_ERROR else ""
 
