@@ -44,12 +44,9 @@ def test_the_guide_has_each_format_with_its_files_and_package(name: str) -> None
     (row,) = [line for line in TEXT.splitlines() if line.startswith("| ") and f"`{name}`" in line.split("|")[1]]
     made = FORMATS[name]
     if not made.runs_code:
-        assert {name.lower() for name in re.findall(r"`\*?([^`]+)`", row.split("|")[2])} == {
-            *made.suffixes,
-            *made.names,
-            *made.beside,
-        }
-    assert f"knodel[{made.extra}]" in row or name == "python"
+        marks = {*made.suffixes, *made.names, *made.beside}
+        assert {name.lower() for name in re.findall(r"`\*?([^`]+)`", row.split("|")[2])} == marks
+    assert f"knodel[{made.extra or 'server'}]" in row or name == "python"
 
 
 def test_the_guide_has_examples_that_begin_with_a_server() -> None:
