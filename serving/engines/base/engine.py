@@ -76,6 +76,7 @@ class EngineOptions(NamedTuple):
     name          the name of the Model
     slots         most requests at once; 0 leaves it to the engine
     memory        bytes that the server may use; 0 if unknown
+    timeout       longest time of a request in seconds; 0 if unknown
     llm           options of a language model
     """
 
@@ -85,6 +86,7 @@ class EngineOptions(NamedTuple):
     name: str = ""
     slots: int = 0
     memory: int = 0
+    timeout: float = 0.0
     llm: LlmOptions = LlmOptions()
 
 

@@ -52,6 +52,7 @@ class GgufProgram:
 
     platform = "gguf_llamacpp"
     restarts = True
+    probe = "/metrics"  # answered by the thread that computes, which also compiles the grammars of callers
 
     def __init__(
         self, settings: LlamaSettings, adapters: tuple[str, ...], folder: ModelFolder, *, reranks: bool = False

@@ -101,6 +101,16 @@ class EngineProgram(Protocol):
 
 
 @runtime_checkable
+class ProbedProgram(EngineProgram, Protocol):
+    """A program that may be healthy by its HTTP server, and compute nothing any more."""
+
+    @property
+    def probe(self) -> str:
+        """A page that the program only answers between two steps of its computation. It wakes a sleeping engine."""
+        ...
+
+
+@runtime_checkable
 class RestingProgram(EngineProgram, Protocol):
     """A program that is put to sleep when it is idle. Others sleep by themselves, or never."""
 

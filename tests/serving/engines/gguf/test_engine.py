@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from serving.engines.base.engine import Adapter, EngineOptions, LlmOptions
-from serving.engines.base.errors import InputRefused, LoadFailed
+from serving.engines.base.errors import InferenceFailed, InputRefused, LoadFailed
 from serving.engines.gguf.engine import load
 from serving.engines.upstream import client
 from serving.engines.upstream.client import Address, Reply
@@ -47,6 +47,8 @@ def ask(engine: UpstreamEngine, path: str, body: dict[str, Any], key: str | None
     return client.request(used, "POST", path, json.dumps({"model": "m", **body}).encode())
 
 
+ENDLESS = {"type": "string", "pattern": "^(((a{0,1000}){0,1000}){0,1000})$"}
+"""A schema whose grammar llama.cpp does not finish in hours."""
 CHAT: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 8, "grammar": YES}
 
 
@@ -173,5 +175,25 @@ def test_adapters_change_the_answers(folder: Path, tmp_path: Path) -> None:
         plain, legal = text(""), text("legal")
         assert plain != legal
         assert (text(""), text("legal")) == (plain, legal)
+    finally:
+        engine.close()
+
+
+async def test_an_engine_that_computes_nothing_any_more_is_started_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("serving.engines.upstream.engine.SILENT", 0.5)
+    monkeypatch.setattr("serving.engines.upstream.engine.PROBE_TIMEOUT", 0.2)
+    engine = load(Artifact(folder, None), OPTIONS._replace(timeout=1.0))
+    try:
+        first, address = engine.pid, engine.enter()
+        assert address is not None
+        endless = json.dumps({**CHAT, "model": "m", "grammar": None, "json_schema": ENDLESS}).encode()
+        with pytest.raises(InferenceFailed, match="timed out"):
+            client.request(address, "POST", "/v1/chat/completions", endless, timeout=1.0)
+        engine.leave()  # the request is given up, and the engine is still at it
+        assert client.request(address, "GET", "/health").status == 200
+        await eventually(lambda: engine.pid not in (None, first) and engine.state.reason == "", timeout=15)
+        assert ask(engine, "/v1/chat/completions", CHAT).status == 200
     finally:
         engine.close()
