@@ -75,6 +75,11 @@ class EngineProgram(Protocol):
         """The names of the LoRA adapters. Callers ask for one by the model `NAME:ADAPTER`."""
         ...
 
+    @property
+    def refusals(self) -> Sequence[str]:
+        """Parts of messages with which the engine answers 500 although the request is at fault."""
+        ...
+
     def command(self, socket: Path, key: str) -> Command:
         """Return how to start the engine so that it listens on `socket` and accepts `key`."""
         ...

@@ -38,7 +38,7 @@ from serving.modelserver.base.split import TOKENS_KEY, TokenTimes
 from serving.modelserver.codec.bounded_read import read_body
 from serving.modelserver.codec.messages import explain_decode_error
 from serving.modelserver.execution.inference import BEGAN, Inference, RequestContext
-from serving.modelserver.openai.errors import EngineRestarts, ModelNotFound, anthropic_error, openai_error
+from serving.modelserver.openai.errors import EngineRestarts, ModelNotFound, anthropic_error, engine_error, openai_error
 from serving.modelserver.openai.metrics import LlmMetrics
 from serving.modelserver.openai.paths import GENERATING, MESSAGES, PREFIX
 from serving.modelserver.openai.tokens import StreamObserver, body_times, body_usage
@@ -46,6 +46,8 @@ from serving.modelserver.openai.tokens import StreamObserver, body_times, body_u
 MAX_ANSWER: Final = 64 << 20  # bytes of a response that is not a stream
 EVENTS: Final = b"text/event-stream"
 _PASSED: Final = frozenset({b"content-type", b"cache-control", b"retry-after", b"x-request-id"})
+_FORWARDED: Final = frozenset({b"x-request-id", b"traceparent", b"anthropic-version", b"anthropic-beta"})
+_LONGEST_HEADER: Final = 1024  # bytes of a value; a longer one is not passed on
 MOST_BLOCKED: Final = 0.05
 """Part of a stream's time for which its caller may not read. Beyond it, the time between its tokens is not judged."""
 _MAX_QUOTED: Final = 100  # characters of a model's name that a message repeats
@@ -223,6 +225,11 @@ class _Exchange:
             if size > MAX_ANSWER:
                 raise ModelFailed(f"the answer of the engine is larger than {MAX_ANSWER >> 20} MiB")
         body = b"".join(pieces)
+        if status >= InvalidRequest.status:
+            refusals, anthropic = self._engine.program.refusals, self._path.startswith(MESSAGES)
+            error = engine_error(status, body, refusals, anthropic=anthropic)
+            if error is not None:
+                raise error
         usage = body_usage(body) if status < InvalidRequest.status else None
         if usage is not None:
             self._engine.tokens.add(usage)
@@ -290,12 +297,12 @@ class _Exchange:
 
 
 def _request_head(address: Address, path: str, scope: Scope, length: int) -> bytes:
-    """Return the head of the request to the engine. Few headers of the caller are passed on."""
-    passed = b"".join(
-        b"%b: %b\r\n" % (name, value)
-        for name, value in scope["headers"]
-        if name in (b"accept", b"x-request-id", b"traceparent") or name.startswith(b"anthropic-")
-    )
+    """Return the head of the request to the engine.
+
+    The caller's headers in `_FORWARDED` are passed on, each once. Engines refuse long and repeated ones without a body.
+    """
+    sent = {name: value for name, value in scope["headers"] if name in _FORWARDED and len(value) <= _LONGEST_HEADER}
+    passed = b"".join(b"%b: %b\r\n" % header for header in sent.items())
     return (
         b"POST %b HTTP/1.1\r\nHost: engine\r\nAuthorization: Bearer %b\r\nContent-Type: application/json\r\n"
         b"Content-Length: %d\r\nConnection: close\r\n%b\r\n" % (path.encode(), address.key.encode(), length, passed)

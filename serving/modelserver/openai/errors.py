@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -35,6 +36,41 @@ class InvalidParameter(InvalidRequest):
 
 class EngineRestarts(NotReady):
     """The engine has ended and is started again."""
+
+
+class EngineRefused(ServingError):
+    """The engine responded with the error `status`."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class _Error(msgspec.Struct):
+    message: str
+
+
+class _ErrorBody(msgspec.Struct):
+    error: _Error
+    type: str = ""
+
+
+_ERROR_BODY: Final = msgspec.json.Decoder(_ErrorBody)
+
+
+def engine_error(status: int, body: bytes, refusals: Sequence[str], *, anthropic: bool) -> ServingError | None:
+    """Return the error to answer with in place of an engine's error response; None if that can be passed on.
+
+    It cannot if it has another form than the API's, or is 500 although the request is at fault (`refusals`).
+    """
+    try:
+        told = _ERROR_BODY.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return EngineRefused(status, f"the engine responded with {status}")
+    message = told.error.message
+    if status == _SERVER and any(part in message for part in refusals):
+        return InvalidRequest(message)
+    return EngineRefused(status, message) if anthropic and told.type != "error" else None
 
 
 def openai_error(error: ServingError) -> bytes:

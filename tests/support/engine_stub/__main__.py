@@ -56,11 +56,12 @@ async def generate(path: str, body: dict[str, Any], headers: dict[str, str], wri
     wish = json.loads(body.get("user") or "{}")
     STATE.update(wish.get("set", {}))
     if "status" in wish:
-        answer(writer, wish["status"], {"error": {"message": "as asked", "type": "invalid_request_error"}})
+        message = wish.get("message", "as asked")
+        answer(writer, wish["status"], {"error": {"message": message, "type": "invalid_request_error"}})
         return
     count = body.get("max_tokens", 3)
     usage = {"prompt_tokens": 7, "completion_tokens": count}
-    told = {"model": body.get("model"), "adapter": body.get("adapter"), "accept": headers.get("accept")}
+    told = {"model": body.get("model"), "adapter": body.get("adapter"), "accept": headers.get("accept"), "id": headers.get("x-request-id")}
     STATE["running"] += 1
     try:
         if not body.get("stream"):

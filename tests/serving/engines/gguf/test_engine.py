@@ -197,3 +197,20 @@ async def test_an_engine_that_computes_nothing_any_more_is_started_again(
         assert ask(engine, "/v1/chat/completions", CHAT).status == 200
     finally:
         engine.close()
+
+
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,"}}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"tools": 3}, {"messages": [{"role": 3, "content": "x"}]}, {"reasoning_format": "x"},
+        {"messages": [{"role": "user", "content": [IMAGE]}]},
+    ],
+)  # fmt: skip
+def test_a_500_of_a_wrong_request_is_known(engine: UpstreamEngine, wrong: dict[str, Any]) -> None:
+    answer = ask(engine, "/v1/chat/completions", {**CHAT, **wrong})
+    message = json.loads(answer.body)["error"]["message"]
+    assert answer.status == 500
+    assert any(part in message for part in engine.program.refusals)

@@ -63,10 +63,10 @@ async def idle(server: Running) -> None:
 
 async def test_an_answer_passes_byte_for_byte(start: Start) -> None:
     server = await start()
-    answer = await server.post(chat(max_tokens=2), CHAT, accept="application/json")
+    answer = await server.post(chat(max_tokens=2), CHAT, **{"x-request-id": "one"})
     assert answer.status == 200
     assert answer.json["choices"][0]["message"]["content"] == "w0 w1 "
-    assert answer.json["told"] == {"model": NAME, "adapter": None, "accept": "application/json"}
+    assert answer.json["told"] == {"model": NAME, "adapter": None, "accept": None, "id": "one"}
     assert (await server.post(chat(max_tokens=2), "/v1/chat/completions")).body == (
         await server.post(chat(max_tokens=2), CHAT)
     ).body
@@ -179,6 +179,27 @@ async def test_an_error_of_the_engine_passes_with_its_status(start: Start) -> No
     server = await start()
     answer = await server.post(chat(wish={"status": 400}), CHAT)
     assert (answer.status, answer.json["error"]["message"]) == (400, "as asked")
+
+
+async def test_an_error_of_the_engine_has_the_form_of_the_api(start: Start) -> None:
+    server = await start()
+    answer = await server.post(chat(wish={"status": 400}), "/v1/messages")
+    error = {"type": "invalid_request_error", "message": "as asked"}
+    assert (answer.status, answer.json) == (400, {"type": "error", "error": error})
+
+
+@pytest.mark.parametrize(("message", "status"), [("the request is at fault: no", 400), ("the core died", 500)])
+async def test_a_500_for_which_the_caller_is_at_fault_is_400(start: Start, message: str, status: int) -> None:
+    server = await start()
+    answer = await server.post(chat(wish={"status": 500, "message": message}), CHAT)
+    assert (answer.status, answer.json["error"]["message"]) == (status, message)
+    assert f'protocol="openai",code="{status}"}} 1' in await page(server)
+
+
+async def test_headers_that_engines_refuse_are_not_passed_on(start: Start) -> None:
+    server = await start()
+    answer = await server.post(chat(max_tokens=1), CHAT, **{"x-request-id": "x" * 9000, "accept": "a"})
+    assert (answer.json["told"]["id"], answer.json["told"]["accept"]) == (None, None)
 
 
 async def test_a_path_that_the_engine_lacks_is_404(start: Start) -> None:
