@@ -76,8 +76,8 @@ class EngineOptions(NamedTuple):
     name          the name of the Model
     slots         most requests at once; 0 leaves it to the engine
     memory        bytes that the server may use; 0 if unknown
-    timeout       longest time of a request in seconds; 0 if unknown
     llm           options of a language model
+    timeout       longest time of a request in seconds; 0 if unknown
     """
 
     threads: int = 1
@@ -86,8 +86,8 @@ class EngineOptions(NamedTuple):
     name: str = ""
     slots: int = 0
     memory: int = 0
-    timeout: float = 0.0
     llm: LlmOptions = LlmOptions()
+    timeout: float = 0.0
 
 
 class Cancellation:

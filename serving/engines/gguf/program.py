@@ -53,7 +53,8 @@ class GgufProgram:
     platform = "gguf_llamacpp"
     restarts = True
     refusals = (
-        "Failed to parse messages: ", "Failed to parse tools: ", "Unknown reasoning format: ", " input is not supported",
+        "Failed to parse messages: ", "Failed to parse tools: ", "Unknown reasoning format: ",
+        " input is not supported",
     )  # fmt: skip
     probe = "/metrics"  # answered by the thread that computes, which also compiles the grammars of callers
 

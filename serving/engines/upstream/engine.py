@@ -23,7 +23,14 @@ from serving.engines.upstream import client
 from serving.engines.upstream.client import Address, NoSuchPage
 from serving.engines.upstream.gate import Gate
 from serving.engines.upstream.process import EngineProcess, SocketFolder
-from serving.engines.upstream.program import EngineDead, EngineLoad, EngineProgram, PageRefused, ProbedProgram, RestingProgram
+from serving.engines.upstream.program import (
+    EngineDead,
+    EngineLoad,
+    EngineProgram,
+    PageRefused,
+    ProbedProgram,
+    RestingProgram,
+)
 from serving.engines.upstream.text import (
     BAD_REQUEST,
     SERVER_ERROR,

@@ -334,6 +334,22 @@ async def test_a_sleeping_engine_is_woken_before_it_gets_a_request(start: Start)
     assert (state["asleep"], state["sleeping"]) == (0, False)
 
 
+async def test_the_deadline_and_the_callers_end_the_wait_for_an_engine_that_wakes(start: Start) -> None:
+    server = await start("--timeout", "1", "--slots", "40")
+    await server.post(chat(wish={"set": {"sleeping": True, "wakes": 3600.0}}), CHAT)
+    engine = upstream_of(server.server._models.lifecycle.model().engine)
+    assert engine is not None
+
+    async def sleeps() -> bool:
+        return engine.state.load.sleeping
+
+    await eventually(sleeps)
+    answers = await asyncio.wait_for(asyncio.gather(*(server.post(chat(), CHAT) for _ in range(40))), 10)
+    assert {answer.status for answer in answers} == {504}
+    await idle(server)
+    assert await asyncio.wait_for(asyncio.to_thread(engine.page, "/state"), 10)  # a thread is free
+
+
 async def test_no_request_is_sent_to_an_engine_that_falls_asleep(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     stub = registry.ModelFormat("stub", "tests.support.engine_stub.resting", "json", "server", (".stub",))
     monkeypatch.setitem(registry.FORMATS, "stub", stub)
