@@ -177,6 +177,7 @@ class ModelHost:
             name=model.name,
             slots=model.bounds.engine_slots,
             memory=options.memory_limit or container_limits().memory,
+            timeout=model.bounds.timeout,
             llm=LlmOptions(
                 llm.context_length,
                 llm.embeddings,

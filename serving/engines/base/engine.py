@@ -77,6 +77,7 @@ class EngineOptions(NamedTuple):
     slots         most requests at once; 0 leaves it to the engine
     memory        bytes that the server may use; 0 if unknown
     llm           options of a language model
+    timeout       longest time of a request in seconds; 0 if unknown
     """
 
     threads: int = 1
@@ -86,6 +87,7 @@ class EngineOptions(NamedTuple):
     slots: int = 0
     memory: int = 0
     llm: LlmOptions = LlmOptions()
+    timeout: float = 0.0
 
 
 class Cancellation:

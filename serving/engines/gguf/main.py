@@ -46,6 +46,7 @@ def main(encoded: str) -> None:
     given.n_ubatch, given.n_ctx_checkpoints = settings.batch, CHECKPOINTS
     given.embedding = settings.embeddings
     if settings.embeddings:
+        given.kv_unified = True  # else texts of one batch are computed in equal parts, and only the last part is pooled
         given.n_batch = settings.batch  # llama.cpp refuses a longer text, since the whole text must be in one batch
     if settings.embeddings and settings.mean:
         given.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_MEAN

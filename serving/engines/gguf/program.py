@@ -63,6 +63,11 @@ class GgufProgram:
 
     platform = "gguf_llamacpp"
     restarts = True
+    refusals = (
+        "Failed to parse messages: ", "Failed to parse tools: ", "Unknown reasoning format: ",
+        " input is not supported",
+    )  # fmt: skip
+    probe = "/metrics"  # answered by the thread that computes, which also compiles the grammars of callers
 
     def __init__(
         self, settings: LlamaSettings, adapters: tuple[str, ...], folder: ModelFolder, paths: frozenset[str] = CHAT

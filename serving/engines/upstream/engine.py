@@ -23,7 +23,14 @@ from serving.engines.upstream import client
 from serving.engines.upstream.client import Address, NoSuchPage
 from serving.engines.upstream.gate import Gate
 from serving.engines.upstream.process import EngineProcess, SocketFolder
-from serving.engines.upstream.program import EngineDead, EngineLoad, EngineProgram, PageRefused, RestingProgram
+from serving.engines.upstream.program import (
+    EngineDead,
+    EngineLoad,
+    EngineProgram,
+    PageRefused,
+    ProbedProgram,
+    RestingProgram,
+)
 from serving.engines.upstream.text import (
     BAD_REQUEST,
     SERVER_ERROR,
@@ -48,6 +55,7 @@ COMPLETIONS: Final = "/v1/completions"
 HEALTH: Final = "/health"
 READ_PERIOD: Final = 0.5  # s between two readings of what the engine is doing
 PAGE_TIMEOUT: Final = 5.0  # s for a page of the engine
+PROBE_TIMEOUT: Final = 5.0  # s for a page that waits for the step that is computed
 REST_TIMEOUT: Final = 300.0  # s to fall asleep or to wake; the weights of a large model are copied meanwhile
 SILENT: Final = 10.0  # s without an answer to readings after which the engine is killed
 FIRST_DELAY, LONGEST_DELAY = 1.0, 30.0  # s before a restart; each one after another waits twice as long
@@ -89,6 +97,8 @@ class UpstreamEngine(BaseEngine):
         self.tokens = TokenCounter()  # of all responses, also of those that the model server passes on
         self._name = options.name
         self._folder = SocketFolder()
+        self._patience = max(SILENT, options.timeout)  # one step of a large model on few cores may take minutes
+        self._silent_since: float | None = None  # since when no probe was answered
         self._closing = threading.Event()
         self._gate = Gate()
         self._state = EngineState(None, "the engine is starting")
@@ -239,8 +249,9 @@ class UpstreamEngine(BaseEngine):
             if not process.ended:
                 try:
                     self._state = EngineState(address, "", self.program.load(self._getter(address)))
-                    self._rest(address)
                     answered = time.monotonic()
+                    self._probe(address)
+                    self._rest(address)
                     continue
                 except EngineDead as error:
                     log.warning("the engine is dead and is killed: %s", error)
@@ -255,6 +266,27 @@ class UpstreamEngine(BaseEngine):
             if not self._restart(delay):
                 return
             answered = started = time.monotonic()
+            self._silent_since = None
+
+    def _probe(self, address: Address) -> None:
+        """Check that the engine still computes while it has requests, also those that were given up since.
+
+        Raises EngineDead if it computes nothing for as long as a request may take.
+        """
+        program = self.program
+        if not isinstance(program, ProbedProgram) or not (self._gate.busy or self._silent_since is not None):
+            return
+        began = time.monotonic()
+        try:
+            self._getter(address, PROBE_TIMEOUT)(program.probe)
+        except (NoSuchPage, PageRefused):
+            self._silent_since = None  # it has answered
+        except EngineError as error:
+            since = self._silent_since = self._silent_since or began
+            if time.monotonic() - since >= self._patience:
+                raise EngineDead(f"it has computed nothing for {time.monotonic() - since:.0f} s") from error
+        else:
+            self._silent_since = None
 
     def _rest(self, address: Address) -> None:
         """Put the engine to sleep if it is idle for long enough. No request enters meanwhile."""

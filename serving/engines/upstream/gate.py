@@ -29,6 +29,11 @@ class Gate:
         """Whether the engine was put to sleep, and not woken since."""
         return self._asleep
 
+    @property
+    def busy(self) -> bool:
+        """Whether there are requests."""
+        return self._requests > 0
+
     def enter(self) -> bool:
         """Count a request; return False, and count none, while the engine sleeps or changes. Does not block."""
         with self._changed:

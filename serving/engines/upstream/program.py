@@ -75,6 +75,11 @@ class EngineProgram(Protocol):
         """The names of the LoRA adapters. Callers ask for one by the model `NAME:ADAPTER`."""
         ...
 
+    @property
+    def refusals(self) -> Sequence[str]:
+        """Parts of messages with which the engine answers 500 although the request is at fault."""
+        ...
+
     def command(self, socket: Path, key: str) -> Command:
         """Return how to start the engine so that it listens on `socket` and accepts `key`."""
         ...
@@ -97,6 +102,16 @@ class EngineProgram(Protocol):
 
     def close(self) -> None:
         """Release the files of the model. The process has ended."""
+        ...
+
+
+@runtime_checkable
+class ProbedProgram(EngineProgram, Protocol):
+    """A program that may be healthy by its HTTP server, and compute nothing any more."""
+
+    @property
+    def probe(self) -> str:
+        """A page that the program only answers between two steps of its computation. It wakes a sleeping engine."""
         ...
 
 

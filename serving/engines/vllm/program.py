@@ -52,6 +52,7 @@ class VllmProgram:
 
     platform = "huggingface_vllm"
     restarts = False  # a device that failed once fails again; the replica starts anew, perhaps elsewhere
+    refusals = ()
     paths = frozenset(
         {"/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/v1/messages/count_tokens"}
     )

@@ -38,7 +38,7 @@ from serving.modelserver.base.split import TOKENS_KEY, TokenTimes
 from serving.modelserver.codec.bounded_read import read_body
 from serving.modelserver.codec.messages import explain_decode_error
 from serving.modelserver.execution.inference import BEGAN, Inference, RequestContext
-from serving.modelserver.openai.errors import EngineRestarts, ModelNotFound, anthropic_error, openai_error
+from serving.modelserver.openai.errors import EngineRestarts, ModelNotFound, anthropic_error, mend_error, openai_error
 from serving.modelserver.openai.metrics import LlmMetrics
 from serving.modelserver.openai.paths import GENERATING, MESSAGES, PREFIX
 from serving.modelserver.openai.tokens import StreamObserver, body_times, body_usage
@@ -46,6 +46,8 @@ from serving.modelserver.openai.tokens import StreamObserver, body_times, body_u
 MAX_ANSWER: Final = 64 << 20  # bytes of a response that is not a stream
 EVENTS: Final = b"text/event-stream"
 _PASSED: Final = frozenset({b"content-type", b"cache-control", b"retry-after", b"x-request-id"})
+_FORWARDED: Final = frozenset({b"x-request-id", b"traceparent", b"anthropic-version", b"anthropic-beta"})
+_LONGEST_HEADER: Final = 1024  # bytes of a value; a longer one is not passed on
 MOST_BLOCKED: Final = 0.05
 """Part of a stream's time for which its caller may not read. Beyond it, the time between its tokens is not judged."""
 _MAX_QUOTED: Final = 100  # characters of a model's name that a message repeats
@@ -71,6 +73,7 @@ class OpenAiEndpoint:
         self._inference = inference
         self._budget = budget
         self._metrics = metrics
+        self._waker = _Waker()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -96,7 +99,7 @@ class OpenAiEndpoint:
                 scope[TOKENS_KEY] = TokenTimes(streamed)
             client = connection_of(scope, HttpConnection)
             async with self._inference.occupy(client, scope.get(BEGAN)) as request:
-                await _Exchange(engine, path, request, client, scope, send, self._metrics).run(content)
+                await _Exchange(engine, path, request, client, scope, send, self._metrics, self._waker).run(content)
         finally:
             lease.release()
 
@@ -125,12 +128,35 @@ class OpenAiEndpoint:
         return adapter
 
 
+class _Waker:
+    """Wakes an engine for all requests that wait for it, in one thread."""
+
+    def __init__(self) -> None:
+        self._engine: UpstreamEngine | None = None
+        self._waking: asyncio.Task[EngineError | None] | None = None
+
+    def wake(self, engine: UpstreamEngine) -> asyncio.Task[EngineError | None]:
+        """Return the task that wakes the engine; its result is the error, since requests that wait may have gone."""
+        if self._waking is None or self._waking.done() or self._engine is not engine:
+            self._engine = engine
+            self._waking = asyncio.create_task(asyncio.to_thread(_wake, engine))
+        return self._waking
+
+
+def _wake(engine: UpstreamEngine) -> EngineError | None:
+    try:
+        engine.wake()
+    except EngineError as error:
+        return error
+    return None
+
+
 class _Exchange:
     """One request to the engine and its response."""
 
     def __init__(
         self, engine: UpstreamEngine, path: str, request: RequestContext, client: HttpConnection, scope: Scope,
-        send: Send, metrics: LlmMetrics,
+        send: Send, metrics: LlmMetrics, waker: _Waker,
     ) -> None:  # fmt: skip
         self._engine = engine
         self._path = path
@@ -140,7 +166,9 @@ class _Exchange:
         self._times: TokenTimes = scope.get(TOKENS_KEY) or TokenTimes(streamed=False)
         self._send = send
         self._metrics = metrics
+        self._waker = waker
         self._loop = asyncio.get_running_loop()
+        self._stops: asyncio.Future[None] = self._loop.create_future()
         self._connection: UpstreamConnection | None = None
         self._stopped: ServingError | None = None
         self._sent = 0.0  # when the request was sent to the engine
@@ -186,8 +214,11 @@ class _Exchange:
         engine = self._engine
         try:
             while (address := engine.enter()) is None:
-                await asyncio.to_thread(engine.wake)
+                waking = self._waker.wake(engine)
+                await asyncio.wait((waking, self._stops), return_when=asyncio.FIRST_COMPLETED)
                 self._check()
+                if (failed := waking.result()) is not None:
+                    raise failed
         except EngineError as error:
             reason = engine.state.reason or f"the engine sleeps and could not be woken ({error}): try again"
             raise EngineRestarts(reason) from error
@@ -208,6 +239,8 @@ class _Exchange:
     def _stop(self, error: ServingError) -> None:
         """End the request in the engine. A deadline that passes while the caller does not read is the caller's."""
         self._stopped = self._stopped or (ClientLeft() if self._sending else error)
+        if not self._stops.done():
+            self._stops.set_result(None)
         if self._connection is not None:
             self._connection.close()
 
@@ -221,13 +254,17 @@ class _Exchange:
             if size > MAX_ANSWER:
                 raise ModelFailed(f"the answer of the engine is larger than {MAX_ANSWER >> 20} MiB")
         body = b"".join(pieces)
+        if status >= InvalidRequest.status:
+            anthropic = self._path.startswith(MESSAGES)
+            status, body = mend_error(status, body, self._engine.program.refusals, anthropic=anthropic)
+            headers = [(b"content-type", JSON), *(one for one in headers if one[0] != b"content-type")]
         usage = body_usage(body) if status < InvalidRequest.status else None
         if usage is not None:
             self._engine.tokens.add(usage)
         self._times.streamed = False
         if TOKENS_KEY in self._scope and status < InvalidRequest.status:
             self._note_times(body)
-        headers.append((b"content-length", b"%d" % size))
+        headers.append((b"content-length", b"%d" % len(body)))
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
         await self._send({"type": "http.response.body", "body": body})
 
@@ -288,12 +325,12 @@ class _Exchange:
 
 
 def _request_head(address: Address, path: str, scope: Scope, length: int) -> bytes:
-    """Return the head of the request to the engine. Few headers of the caller are passed on."""
-    passed = b"".join(
-        b"%b: %b\r\n" % (name, value)
-        for name, value in scope["headers"]
-        if name in (b"accept", b"x-request-id", b"traceparent") or name.startswith(b"anthropic-")
-    )
+    """Return the head of the request to the engine.
+
+    The caller's headers in `_FORWARDED` are passed on, each once. Engines refuse long and repeated ones without a body.
+    """
+    sent = {name: value for name, value in scope["headers"] if name in _FORWARDED and len(value) <= _LONGEST_HEADER}
+    passed = b"".join(b"%b: %b\r\n" % header for header in sent.items())
     return (
         b"POST %b HTTP/1.1\r\nHost: engine\r\nAuthorization: Bearer %b\r\nContent-Type: application/json\r\n"
         b"Content-Length: %d\r\nConnection: close\r\n%b\r\n" % (path.encode(), address.key.encode(), length, passed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -37,16 +38,52 @@ class EngineRestarts(NotReady):
     """The engine has ended and is started again."""
 
 
+class _Error(msgspec.Struct):
+    message: str
+
+
+class _ErrorBody(msgspec.Struct):
+    error: _Error
+    type: str = ""
+
+
+_ERROR_BODY: Final = msgspec.json.Decoder(_ErrorBody)
+
+
+def mend_error(status: int, body: bytes, refusals: Sequence[str], *, anthropic: bool) -> tuple[int, bytes]:
+    """Return the status and the body with which an engine's error response is passed on.
+
+    They are its own, unless its form is not the API's, or it is 500 although the request is at fault (`refusals`).
+    """
+    make = _anthropic if anthropic else _openai
+    try:
+        told = _ERROR_BODY.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return status, make(status, f"the engine responded with {status}")
+    message = told.error.message
+    if status == _SERVER and any(part in message for part in refusals):
+        return InvalidRequest.status, make(InvalidRequest.status, message)
+    return status, make(status, message) if anthropic and told.type != "error" else body
+
+
 def openai_error(error: ServingError) -> bytes:
     """Return `{"error": {"message", "type", "param", "code"}}`, as OpenAI's API has it."""
-    kind = _OPENAI.get(error.status, "invalid_request_error" if error.status < _SERVER else "server_error")
     param, code = ("model", "model_not_found") if isinstance(error, ModelNotFound) else (None, None)
     if isinstance(error, InvalidParameter):
         param = error.param
-    return _ENCODE({"error": {"message": str(error), "type": kind, "param": param, "code": code}})
+    return _openai(error.status, str(error), param, code)
 
 
 def anthropic_error(error: ServingError) -> bytes:
     """Return `{"type": "error", "error": {"type", "message"}}`, as Anthropic's API has it."""
-    kind = _ANTHROPIC.get(error.status, "invalid_request_error" if error.status < _SERVER else "api_error")
-    return _ENCODE({"type": "error", "error": {"type": kind, "message": str(error)}})
+    return _anthropic(error.status, str(error))
+
+
+def _openai(status: int, message: str, param: str | None = None, code: str | None = None) -> bytes:
+    kind = _OPENAI.get(status, "invalid_request_error" if status < _SERVER else "server_error")
+    return _ENCODE({"error": {"message": message, "type": kind, "param": param, "code": code}})
+
+
+def _anthropic(status: int, message: str) -> bytes:
+    kind = _ANTHROPIC.get(status, "invalid_request_error" if status < _SERVER else "api_error")
+    return _ENCODE({"type": "error", "error": {"type": kind, "message": message}})

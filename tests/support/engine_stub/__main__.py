@@ -16,7 +16,7 @@ from typing import Any
 
 KEY = os.environ["STUB_KEY"]
 STATE: dict[str, Any] = {
-    "running": 0, "waiting": 0, "share": None, "sleeping": False, "left": 0, "asleep": 0, "sleeps": 0,
+    "running": 0, "waiting": 0, "share": None, "sleeping": False, "left": 0, "asleep": 0, "sleeps": 0, "wakes": 0.0,
 }  # fmt: skip
 
 
@@ -38,6 +38,7 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         elif path == "/metrics":
             answer(writer, 404, {"error": {"message": "no such path"}})
         elif path in ("/wake", "/sleep"):
+            await asyncio.sleep(STATE["wakes"] if path == "/wake" else 0.0)
             STATE["sleeping"] = path == "/sleep"
             STATE["sleeps"] += STATE["sleeping"]
             answer(writer, 200, {})
@@ -56,11 +57,15 @@ async def generate(path: str, body: dict[str, Any], headers: dict[str, str], wri
     wish = json.loads(body.get("user") or "{}")
     STATE.update(wish.get("set", {}))
     if "status" in wish:
-        answer(writer, wish["status"], {"error": {"message": "as asked", "type": "invalid_request_error"}})
+        message = wish.get("message", "as asked")
+        answer(writer, wish["status"], {"error": {"message": message, "type": "invalid_request_error"}})
         return
     count = body.get("max_tokens", 3)
     usage = {"prompt_tokens": 7, "completion_tokens": count}
-    told = {"model": body.get("model"), "adapter": body.get("adapter"), "accept": headers.get("accept")}
+    told = {
+        "model": body.get("model"), "adapter": body.get("adapter"), "accept": headers.get("accept"),
+        "id": headers.get("x-request-id"),
+    }  # fmt: skip
     STATE["running"] += 1
     try:
         if not body.get("stream"):

@@ -20,6 +20,7 @@ class StubProgram:
     """The stub's program; `environ` are variables of its process (`FAIL`: it ends at once with this text)."""
 
     platform = "stub_text"
+    refusals = ("the request is at fault",)
     paths = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/messages/count_tokens"})
 
     def __init__(self, adapters: Sequence[str] = (), restarts: bool = True, **environ: str) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from serving.engines.base.engine import Adapter, EngineOptions, LlmOptions
-from serving.engines.base.errors import InputRefused, LoadFailed
+from serving.engines.base.errors import InferenceFailed, InputRefused, LoadFailed
 from serving.engines.gguf.engine import load
 from serving.engines.upstream import client
 from serving.engines.upstream.client import Address, Reply
@@ -47,6 +47,8 @@ def ask(engine: UpstreamEngine, path: str, body: dict[str, Any], key: str | None
     return client.request(used, "POST", path, json.dumps({"model": "m", **body}).encode())
 
 
+ENDLESS = {"type": "string", "pattern": "^(((a{0,1000}){0,1000}){0,1000})$"}
+"""A schema whose grammar llama.cpp does not finish in hours."""
 CHAT: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 8, "grammar": YES}
 
 
@@ -84,6 +86,18 @@ def test_every_path_of_the_program_answers(engine: UpstreamEngine) -> None:
     assert bodies.keys() == engine.program.paths
     for path, body in bodies.items():
         assert ask(engine, path, body).status == 200, path
+
+
+def test_texts_of_one_request_have_the_embeddings_that_each_has_alone(engine: UpstreamEngine) -> None:
+    """llama.cpp would pool only a part of the longer ones, computed side by side in caches of their own."""
+    texts = ["a", "a longer text of some more tokens", "b and c", "one more"]
+
+    def embeddings(*given: str) -> list[Any]:
+        return [one["embedding"] for one in json.loads(ask(engine, "/v1/embeddings", {"input": given}).body)["data"]]
+
+    together = embeddings(*texts)
+    for text, found in zip(texts, together, strict=True):
+        assert found == pytest.approx(embeddings(text)[0], abs=1e-3)
 
 
 def test_a_prompt_that_is_too_long_is_the_callers_fault(engine: UpstreamEngine) -> None:
@@ -188,6 +202,26 @@ def test_a_split_file_is_loaded_from_its_first_part(tmp_path: Path) -> None:
         engine.close()
 
 
+async def test_an_engine_that_computes_nothing_any_more_is_started_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("serving.engines.upstream.engine.SILENT", 0.5)
+    monkeypatch.setattr("serving.engines.upstream.engine.PROBE_TIMEOUT", 0.2)
+    engine = load(Artifact(folder, None), OPTIONS._replace(timeout=1.0))
+    try:
+        first, address = engine.pid, engine.enter()
+        assert address is not None
+        endless = json.dumps({**CHAT, "model": "m", "grammar": None, "json_schema": ENDLESS}).encode()
+        with pytest.raises(InferenceFailed, match="timed out"):
+            client.request(address, "POST", "/v1/chat/completions", endless, timeout=1.0)
+        engine.leave()  # the request is given up, and the engine is still at it
+        assert client.request(address, "GET", "/health").status == 200
+        await eventually(lambda: engine.pid not in (None, first) and engine.state.reason == "", timeout=15)
+        assert ask(engine, "/v1/chat/completions", CHAT).status == 200
+    finally:
+        engine.close()
+
+
 def test_one_part_of_a_split_file_is_refused(tmp_path: Path) -> None:
     small_gguf.write(str(tmp_path / "small.gguf"), tensors_of_part=5)
     content = (tmp_path / "small-00001-of-00003.gguf").read_bytes()
@@ -227,3 +261,20 @@ def test_a_file_that_llama_cpp_refuses_ends_in_its_own_words(tmp_path: Path) -> 
     (tmp_path / "m.gguf").write_bytes(content.replace(b"blk.0.attn_q.weight", b"blk.0.attn_x.weight"))
     with pytest.raises(LoadFailed, match=r"ended before it was ready.*tensor 'blk.0.attn_q.weight' not found"):
         load(Artifact(tmp_path, None), OPTIONS)
+
+
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,"}}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"tools": 3}, {"messages": [{"role": 3, "content": "x"}]}, {"reasoning_format": "x"},
+        {"messages": [{"role": "user", "content": [IMAGE]}]},
+    ],
+)  # fmt: skip
+def test_a_500_of_a_wrong_request_is_known(engine: UpstreamEngine, wrong: dict[str, Any]) -> None:
+    answer = ask(engine, "/v1/chat/completions", {**CHAT, **wrong})
+    message = json.loads(answer.body)["error"]["message"]
+    assert answer.status == 500
+    assert any(part in message for part in engine.program.refusals)

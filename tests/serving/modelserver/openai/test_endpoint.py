@@ -63,10 +63,10 @@ async def idle(server: Running) -> None:
 
 async def test_an_answer_passes_byte_for_byte(start: Start) -> None:
     server = await start()
-    answer = await server.post(chat(max_tokens=2), CHAT, accept="application/json")
+    answer = await server.post(chat(max_tokens=2), CHAT, **{"x-request-id": "one"})
     assert answer.status == 200
     assert answer.json["choices"][0]["message"]["content"] == "w0 w1 "
-    assert answer.json["told"] == {"model": NAME, "adapter": None, "accept": "application/json"}
+    assert answer.json["told"] == {"model": NAME, "adapter": None, "accept": None, "id": "one"}
     assert (await server.post(chat(max_tokens=2), "/v1/chat/completions")).body == (
         await server.post(chat(max_tokens=2), CHAT)
     ).body
@@ -185,6 +185,27 @@ async def test_an_error_of_the_engine_passes_with_its_status(start: Start) -> No
     server = await start()
     answer = await server.post(chat(wish={"status": 400}), CHAT)
     assert (answer.status, answer.json["error"]["message"]) == (400, "as asked")
+
+
+async def test_an_error_of_the_engine_has_the_form_of_the_api(start: Start) -> None:
+    server = await start()
+    answer = await server.post(chat(wish={"status": 400}), "/v1/messages")
+    error = {"type": "invalid_request_error", "message": "as asked"}
+    assert (answer.status, answer.json) == (400, {"type": "error", "error": error})
+
+
+@pytest.mark.parametrize(("message", "status"), [("the request is at fault: no", 400), ("the core died", 500)])
+async def test_a_500_for_which_the_caller_is_at_fault_is_400(start: Start, message: str, status: int) -> None:
+    server = await start()
+    answer = await server.post(chat(wish={"status": 500, "message": message}), CHAT)
+    assert (answer.status, answer.json["error"]["message"]) == (status, message)
+    assert f'protocol="openai",code="{status}"}} 1' in await page(server)
+
+
+async def test_headers_that_engines_refuse_are_not_passed_on(start: Start) -> None:
+    server = await start()
+    answer = await server.post(chat(max_tokens=1), CHAT, **{"x-request-id": "x" * 9000, "accept": "a"})
+    assert (answer.json["told"]["id"], answer.json["told"]["accept"]) == (None, None)
 
 
 async def test_a_path_that_the_engine_lacks_is_404(start: Start) -> None:
@@ -317,6 +338,22 @@ async def test_a_sleeping_engine_is_woken_before_it_gets_a_request(start: Start)
     assert (await server.post(chat(), CHAT)).status == 200
     state = json.loads(await asyncio.to_thread(engine.page, "/state"))
     assert (state["asleep"], state["sleeping"]) == (0, False)
+
+
+async def test_the_deadline_and_the_callers_end_the_wait_for_an_engine_that_wakes(start: Start) -> None:
+    server = await start("--timeout", "1", "--slots", "40")
+    await server.post(chat(wish={"set": {"sleeping": True, "wakes": 3600.0}}), CHAT)
+    engine = upstream_of(server.server._models.lifecycle.model().engine)
+    assert engine is not None
+
+    async def sleeps() -> bool:
+        return engine.state.load.sleeping
+
+    await eventually(sleeps)
+    answers = await asyncio.wait_for(asyncio.gather(*(server.post(chat(), CHAT) for _ in range(40))), 10)
+    assert {answer.status for answer in answers} == {504}
+    await idle(server)
+    assert await asyncio.wait_for(asyncio.to_thread(engine.page, "/state"), 10)  # a thread is free
 
 
 async def test_no_request_is_sent_to_an_engine_that_falls_asleep(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
