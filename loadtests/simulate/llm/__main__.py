@@ -1,0 +1,89 @@
+"""Compare what a request to a language model counts: one, its share of the KV cache, or its expected tokens.
+
+    python -m loadtests.simulate.llm [--traffic conv] [--seeds 1-5] [--seconds 1200]
+
+All policies but the oracle use Knodel's decider, each with several values of `scaleTarget`. They are compared at the
+same share of late requests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from loadtests.simulate.fleet.__main__ import read_seeds
+from loadtests.simulate.llm.comparison import CLEARLY, Point, point_of, ratios
+from loadtests.simulate.llm.policies import POLICIES, Setting, targets_of
+from loadtests.simulate.llm.simulation import LATE, WARM_UP
+from loadtests.simulate.llm.traffic import TRAFFIC, make_traffic
+
+HEAD: Final = (
+    f"{'':<24}{'target':>8}{'replica-s':>12}{f'TTFT > {LATE:g} s':>12}{'p95 TTFT s':>12}{'waited s':>10}"
+)
+BASES: Final = ("requests", "slots")
+WEIGHTS: Final = ("tokens", "tokens, answers known")
+
+
+def row(policy: str, point: Point) -> str:
+    """Return one row of the table."""
+    return (
+        f"{policy:<24}{point.target:>8g}{point.replica_seconds:>12.0f}{point.late:>12.2%}{point.p95:>12.2f}"
+        f"{point.waited:>10.0f}"
+    )
+
+
+def verdict(policy: str, base: str, curves: Mapping[str, Sequence[Point]]) -> str:
+    """Return the line that compares the curve of a policy with that of a base."""
+    found = ratios(curves[policy], curves[base])
+    if not found:
+        return f"  {policy} ÷ {base}: the curves share no level of late requests"
+    listed = ", ".join(f"{ratio:.2f} at {level:.1%}" for level, ratio in found.items())
+    mean = math.exp(sum(map(math.log, found.values())) / len(found))
+    clearly = "clearly better" if mean <= CLEARLY else "not clearly better"
+    return f"  {policy} ÷ {base}: {mean:.2f} times the replica-seconds ({listed}): {clearly}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print a table and a comparison for each kind of traffic."""
+    parser = argparse.ArgumentParser(prog="python -m loadtests.simulate.llm", description=main.__doc__)
+    add = parser.add_argument
+    add("--traffic", action="append", choices=list(TRAFFIC), help="kind of traffic [all]")
+    add("--policy", action="append", choices=list(POLICIES), help="policy to simulate [all]")
+    add("--seeds", type=read_seeds, default=range(1, 4), help="seed, or range of seeds [1-3]")
+    add("--seconds", type=float, default=900.0, help="seconds of traffic after the warm-up [%(default)g]")
+    add("--slots", type=int, default=Setting().slots, help="running requests per replica [%(default)s]")
+    add("--start", type=float, default=Setting().start, help="start time of a replica in seconds [%(default)g]")
+    options = parser.parse_args(arguments)
+    for kind in options.traffic or list(TRAFFIC):
+        _compare(kind, options)
+    return 0
+
+
+def _compare(kind: str, options: argparse.Namespace) -> None:
+    began = time.perf_counter()
+    traffic = {seed: make_traffic(kind, WARM_UP + options.seconds, seed) for seed in options.seeds}
+    rate = sum(len(one.arrivals) for one in traffic.values()) / len(traffic) / (WARM_UP + options.seconds)
+    print(f"{kind}: {rate:.1f} requests/s, seeds {options.seeds[0]} to {options.seeds[-1]}", HEAD, sep="\n")
+    curves: dict[str, list[Point]] = {}
+    for policy in options.policy or list(POLICIES):
+        curves[policy] = []
+        for target in targets_of(policy):
+            outcomes = [
+                POLICIES[policy](traffic[seed], Setting(options.slots, options.start, seed=seed), target)
+                for seed in options.seeds
+            ]
+            curves[policy].append(point_of(target, outcomes))
+            print(row(policy, curves[policy][-1]), flush=True)
+    for policy in WEIGHTS:
+        for base in BASES:
+            if policy in curves and base in curves:
+                print(verdict(policy, base, curves))
+    print(f"  ({time.perf_counter() - began:.0f} s)\n", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
