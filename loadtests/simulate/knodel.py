@@ -26,7 +26,7 @@ LAUNCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 @dataclass(slots=True)
 class _AtActivator:
-    queued: float = 0.0
+    queued: Any = 0  # a fraction for a policy that weighs requests
     active: int = 0
 
 

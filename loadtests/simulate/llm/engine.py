@@ -38,9 +38,9 @@ class Speed:
 
 @dataclass(slots=True)
 class Request:
-    """A request: its tokens, and its weight in slots. `admitted` and `first` are the times of its start and first token.
+    """A request: its tokens, and its weight in slots.
 
-    `left`: tokens of the prompt that are not computed yet.
+    `left`: tokens of the prompt that are not computed yet. `admitted` and `first`: times of its start and first token.
     """
 
     number: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -28,7 +28,7 @@ class Setting:
 
     slots: int = 64
     start: float = 30.0
-    speed: Speed = Speed()
+    speed: Speed = field(default_factory=Speed)
     seed: int = 1
 
 
@@ -60,7 +60,7 @@ class Foresight:
         needed = np.ceil(engine_seconds(traffic, setting.speed) / target).astype(int)
         ahead = math.ceil(setting.start * 1.5) + 1
         padded = np.concatenate([needed, np.zeros(ahead, dtype=int)])
-        self._plan = np.lib.stride_tricks.sliding_window_view(padded, ahead).max(axis=1).tolist()
+        self._plan: list[int] = np.lib.stride_tricks.sliding_window_view(padded, ahead).max(axis=1).tolist()
 
     def decide_at_tick(self, state: RevisionState) -> int:
         """Return the replicas of the plan, at least one."""
@@ -131,9 +131,9 @@ POLICIES: Mapping[str, Policy] = {
     "tokens, answers known": _knodel(weight, lambda: Weigher(knows_answers=True)),
     "oracle": _oracle,
 }
-TARGETS = (8.0, 14.0, 24.0, 40.0)
+TARGETS = (16.0, 32.0, 64.0)
 """Values of `scaleTarget`."""
-ORACLE_TARGETS = (0.6, 0.9, 1.2, 1.6)
+ORACLE_TARGETS = (0.9, 1.4)
 """Engine seconds per second of a replica."""
 
 

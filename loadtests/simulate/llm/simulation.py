@@ -17,7 +17,7 @@ from loadtests.simulate.llm.traffic import Traffic
 from loadtests.simulate.llm.weights import Weigher
 from loadtests.simulate.replicas import Replica
 from loadtests.simulate.scaler import RevisionState, Scaler
-from loadtests.simulate.simulation import Simulation, Event
+from loadtests.simulate.simulation import Event, Simulation
 from loadtests.simulate.workload import Workload
 
 WARM_UP = 480.0

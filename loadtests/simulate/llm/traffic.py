@@ -42,9 +42,7 @@ class Traffic:
     def ramped(self, generator: np.random.Generator) -> Traffic:
         """Return the requests without some of those in the first `RAMP` seconds."""
         kept = generator.uniform(0.0, RAMP, len(self.arrivals)) < self.arrivals
-        return replace(
-            self, arrivals=self.arrivals[kept], prompt=self.prompt[kept], generated=self.generated[kept]
-        )
+        return replace(self, arrivals=self.arrivals[kept], prompt=self.prompt[kept], generated=self.generated[kept])
 
     @property
     def max_tokens(self) -> IntArray:
