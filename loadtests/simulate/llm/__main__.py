@@ -50,6 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add = parser.add_argument
     add("--traffic", action="append", choices=list(TRAFFIC), help="kind of traffic [all]")
     add("--policy", action="append", choices=list(POLICIES), help="policy to simulate [all]")
+    add("--target", action="append", type=float, help="scaleTarget of Knodel's decider [16, 32, 64]")
     add("--seeds", type=read_seeds, default=range(1, 4), help="seed, or range of seeds [1-3]")
     add("--seconds", type=float, default=600.0, help="seconds of traffic after the warm-up [%(default)g]")
     add("--slots", type=int, default=Setting().slots, help="running requests per replica [%(default)s]")
@@ -68,7 +69,7 @@ def _compare(kind: str, options: argparse.Namespace) -> None:
     curves: dict[str, Curve] = {}
     for policy in options.policy or list(POLICIES):
         outcomes = {}
-        for target in targets_of(policy):
+        for target in targets_of(policy, options.target):
             outcomes[target] = [
                 POLICIES[policy](one, Setting(options.slots, options.start, seed=seed), target)
                 for seed, one in traffic.items()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -137,6 +137,6 @@ ORACLE_TARGETS = (0.9, 1.4)
 """Engine seconds per second of a replica."""
 
 
-def targets_of(policy: str) -> tuple[float, ...]:
-    """Return the targets with which a policy is run, from the most replicas to the fewest."""
-    return ORACLE_TARGETS if policy == "oracle" else TARGETS
+def targets_of(policy: str, chosen: Sequence[float] | None = None) -> Sequence[float]:
+    """Return the targets with which a policy is run. `chosen` ones replace those of Knodel's decider."""
+    return ORACLE_TARGETS if policy == "oracle" else chosen or TARGETS
