@@ -133,7 +133,7 @@ POLICIES: Mapping[str, Policy] = {
 }
 TARGETS = (16.0, 32.0, 64.0)
 """Values of `scaleTarget`."""
-ORACLE_TARGETS = (0.9, 1.4)
+ORACLE_TARGETS = (0.9, 1.4, 2.2, 3.2)
 """Engine seconds per second of a replica."""
 
 
