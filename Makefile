@@ -137,9 +137,10 @@ soak: setup ## Half an hour of load: memory, files and tasks of every process; p
 	$(BIN)/python -m loadtests.load --soak --minutes $(SOAK_MINUTES) --keep
 
 # One trace or policy: `.venv/bin/python -m loadtests.simulate --help`.
-simulate: setup ## Play real traces through the decider, Knative's rule and oracles on a virtual clock, then fleets; plots in build/simulate
+simulate: setup ## Play real traces through the decider, Knative's rule and oracles on a virtual clock, then fleets and language models; plots in build/simulate
 	$(BIN)/python -m loadtests.simulate --plots build/simulate
 	$(BIN)/python -m loadtests.simulate.fleet
+	$(BIN)/python -m loadtests.simulate.llm --traffic conv --traffic code --seeds 1
 
 races: setup ## Run 10 000 random schedules of a model's last request against its way to zero
 	$(BIN)/python -m tests.platform.zero --schedules 5000

@@ -26,7 +26,7 @@ LAUNCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 @dataclass(slots=True)
 class _AtActivator:
-    queued: int = 0
+    queued: Any = 0  # a fraction for a policy that weighs requests
     active: int = 0
 
 
@@ -86,6 +86,7 @@ class Knodel:
             requests=float(answered),
             busy=state.in_flight > 0 or answered > 0,
             complete=True,
+            crowd=state.crowd,
         )
 
 

@@ -8,21 +8,24 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class RevisionState:
-    """The state of the revision at one time. The last three values are totals since the start of the run.
+    """The state of the revision at one time.
 
+    `busy_seconds`, `held_seconds` and `answered` are totals since the start of the run.
     `current` replicas are desired, of which `ready` accept requests; `queued` requests wait, `in_flight` are being
     processed. `busy_seconds`: slot-seconds in ready replicas; `held_seconds`: total seconds that requests were queued
-    or processed; `answered`: requests.
+    or processed; `answered`: requests. A policy that weighs requests receives the weights of queued and answered ones.
+    `crowd`: slots used or waited for in replicas in which requests wait, as in a `RevisionReading`.
     """
 
     now: float
     current: int
     ready: int
-    queued: int
+    queued: float
     in_flight: int
     busy_seconds: float = 0.0
     held_seconds: float = 0.0
-    answered: int = 0
+    answered: float = 0.0
+    crowd: float = 0.0
 
 
 class Scaler(Protocol):

@@ -32,7 +32,7 @@ class UnansweredRequests(KnodelError):
     """Raised when a policy leaves requests unanswered."""
 
 
-class _Event(IntEnum):
+class Event(IntEnum):
     ANSWER = 0
     READY = 1
     REQUEST = 2
@@ -60,7 +60,7 @@ class Simulation:
     def run(self, policy: str) -> Outcome:
         """Run the simulation. Raises UnansweredRequests when requests remain unanswered."""
         for number, at in enumerate(self._workload.arrivals.tolist()):
-            self._add(at, _Event.REQUEST, number)
+            self._add(at, Event.REQUEST, number)
         self._scaler.record_start(self._starts.initial)  # a revision is Ready only after a first start
         self._scale(self._scaler.decide_at_tick(self._state()))
         last = self._now + float(self._workload.arrivals[-1]) + LONGEST_WAIT
@@ -87,11 +87,11 @@ class Simulation:
     def _step(self) -> None:
         at, event, _, subject = heapq.heappop(self._events)
         self._advance(at)
-        if event == _Event.ANSWER:
+        if event == Event.ANSWER:
             self._answer(subject)
-        elif event == _Event.READY:
+        elif event == Event.READY:
             self._ready(subject)
-        elif event == _Event.REQUEST:
+        elif event == Event.REQUEST:
             self._request(subject)
         else:
             self._tick()
@@ -142,13 +142,13 @@ class Simulation:
             return
         tick = self._scaler.tick
         self._tick_scheduled = True
-        self._add((math.floor(self._now / tick + 1e-9) + 1) * tick, _Event.TICK, None)
+        self._add((math.floor(self._now / tick + 1e-9) + 1) * tick, Event.TICK, None)
 
     def _serve(self) -> None:
         while self._queue and (replica := self._replicas.take()) is not None:
             number = self._queue.popleft()
             self._waits[number] = self._now - float(self._workload.arrivals[number])
-            self._add(self._now + self._service[number], _Event.ANSWER, replica)
+            self._add(self._now + self._service[number], Event.ANSWER, replica)
 
     def _scale(self, wanted: int) -> None:
         current = self._replicas.current
@@ -157,7 +157,7 @@ class Simulation:
         for _ in range(wanted - current):
             replica = Replica(self._now, self._starts.take(self._now))
             self._replicas.begin(replica)
-            self._add(self._now + replica.start.seconds, _Event.READY, replica)
+            self._add(self._now + replica.start.seconds, Event.READY, replica)
             self._started += 1
         self._replicas.remove(current - wanted)
         self._scaler.observe_replicas(self._state())
@@ -176,5 +176,5 @@ class Simulation:
             answered=self._answered,
         )
 
-    def _add(self, at: float, event: _Event, subject: Any) -> None:
+    def _add(self, at: float, event: Event, subject: Any) -> None:
         heapq.heappush(self._events, (at, int(event), next(self._order), subject))

@@ -51,7 +51,8 @@ def _fixed(found: tuple[float, FleetOutcome] | None, width: int) -> str:
     return f"{keep:>{width}.1f}{outcome.mean_wait:>8.3f}{outcome.bill / HOUR:>8.1f}"
 
 
-def _seeds(text: str) -> range:
+def read_seeds(text: str) -> range:
+    """Return the seeds of an option: `3`, or `1-5`. Raises ArgumentTypeError."""
     first, _, last = text.partition("-")
     try:
         return range(int(first), int(last or first) + 1)
@@ -63,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table. The exit code is 1 if the aim is missed."""
     parser = argparse.ArgumentParser(description="Compare the pool policy with fixed keep-alives of the same cost")
     parser.add_argument("--hours", type=float, default=6.0, help="hours of simulated time [%(default)s]")
-    parser.add_argument("--seeds", type=_seeds, default=_seeds("1-5"), help="seed, or range of seeds [1-5]")
+    parser.add_argument("--seeds", type=read_seeds, default=read_seeds("1-5"), help="seed, or range of seeds [1-5]")
     parser.add_argument("--models", type=int, default=200, help="number of models [%(default)s]")
     parser.add_argument(
         "--usual", type=float, default=60.0, help="keep-alive that determines the budget, in seconds [%(default)s]"
