@@ -148,9 +148,16 @@ class Policy:
         A decision is made once in a tick of the autoscaler (1 s), and at once while requests wait or Ray has raised
         the number. The decision stays in between.
         """
+        if self._adopted is not None or not _is_recovering(context):
+            self._observe(context, now)
+        else:
+            self._desired = context.target_num_replicas
+        least, most = context.capacity_adjusted_min_replicas, context.capacity_adjusted_max_replicas
+        return min(max(self._desired, least), most)
+
+    def _observe(self, context: Context, now: float) -> None:
+        """Record the context, and decide if it is time."""
         if self._adopted is None:
-            if _is_recovering(context):
-                return context.target_num_replicas
             self._begin(context, now)
         total = max(0.0, context.total_num_requests)
         queued = min(max(0.0, context.total_queued_requests or 0.0), total)
@@ -159,8 +166,6 @@ class Policy:
         waits = queued >= LEAST_QUEUE
         if waits or self._current > self._desired or not now - self._decided_at < self._tick:
             self._decide(context, total if waits else 0.0, now)
-        least, most = context.capacity_adjusted_min_replicas, context.capacity_adjusted_max_replicas
-        return min(max(self._desired, least), most)
 
     def _begin(self, context: Context, now: float) -> None:
         self._adopted = context.current_num_replicas > 0
@@ -249,7 +254,9 @@ class Policy:
 
 def _check(given: dict[str, float], unknown: dict[str, object]) -> None:
     """Raise InvalidPolicy with every argument that is unknown, no number, or out of range."""
-    errors = [FieldError(name, f"is not a keyword of knodel.ray:Policy: it has {', '.join(KEYWORDS)}") for name in unknown]
+    errors = [
+        FieldError(name, f"is not a keyword of knodel.ray:Policy: it has {', '.join(KEYWORDS)}") for name in unknown
+    ]
     numbers = {}
     for name, value in given.items():
         if isinstance(value, bool) or not isinstance(value, int | float):

@@ -14,7 +14,6 @@ SLOTS: Final = 4  # requests of one replica at the same time
 MOST: Final = 5  # replicas
 FRESH: Final = MappingProxyType({"metrics_interval_s": 0.5, "look_back_period_s": 2.0})
 """Ray's measurements, as fresh as is useful; Ray's defaults are 10 s and 30 s."""
-NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +26,9 @@ class RayPolicy:
     name: str
     what: str
     wait: float
-    autoscaling: Mapping[str, Any] = field(default=NONE)
+    autoscaling: Mapping[str, Any] = field(default_factory=dict)
     function: str = ""
-    function_arguments: Mapping[str, Any] = field(default=NONE)
+    function_arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
 POLICIES: Final = (
@@ -39,7 +38,7 @@ POLICIES: Final = (
         {**FRESH, "upscale_delay_s": 0.0, "downscale_delay_s": 20.0, "target_ongoing_requests": 0.7 * SLOTS},
     ),
     RayPolicy(
-        "knodel", "`knodel.ray:Policy`", 240.0, {**FRESH, "upscale_delay_s": 0.0, "downscale_delay_s": 0.0},
+        "knodel", "`knodel.ray:Policy`", 660.0, {**FRESH, "upscale_delay_s": 0.0, "downscale_delay_s": 0.0},
         "knodel.ray:Policy", {"target": SLOTS},
     ),
 )  # fmt: skip
@@ -68,11 +67,11 @@ def table(outcomes: Iterable[Outcome]) -> str:
         f"| policy | first decision | {MOST} replicas | answered | p50 / p95 | one replica again, after the load |",
         "|---|---|---|---|---|---|",
     ]
-    for one in outcomes:
-        lines.append(
-            f"| {policy_named(one.policy).what} | {_seconds(one.asked)} | {_seconds(one.full)} | {one.answered} | "
-            f"{one.p50:.2f} / {one.p95:.2f} s | {_seconds(one.back)} |"
-        )
+    lines += [
+        f"| {policy_named(one.policy).what} | {_seconds(one.asked)} | {_seconds(one.full)} | {one.answered} | "
+        f"{one.p50:.2f} / {one.p95:.2f} s | {_seconds(one.back)} |"
+        for one in outcomes
+    ]
     return "\n".join(lines)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -25,6 +26,8 @@ from loadtests.bench.processes import all_stats
 from loadtests.ray_policy.outcome import Outcome
 
 ROOT = Path(__file__).parents[2]
+DECISION = re.compile(r": \d+->\d+ replicas: ")
+"""In the lines of our policy."""
 PAUSE = 0.1
 """Seconds between two looks for processes that were killed."""
 PATIENCE = 30.0
@@ -44,7 +47,7 @@ def measure(policies: Sequence[str], seconds: float) -> RayRun:
     """Run the load under these policies in a new Ray. Raises RuntimeError with Ray's output when it fails, and
     subprocess.TimeoutExpired after `seconds`. No process and no file stays.
     """
-    temporary = Path(tempfile.mkdtemp(prefix="knray", dir="/tmp"))  # noqa: S108  paths of Unix sockets are short
+    temporary = Path(tempfile.mkdtemp(prefix="knray", dir="/tmp"))  # paths of Unix sockets are short
     try:
         out = temporary / "outcomes.json"
         command = [sys.executable, "-m", "loadtests.ray_policy.driver", str(out), str(temporary / "ray"), *policies]
@@ -53,7 +56,7 @@ def measure(policies: Sequence[str], seconds: float) -> RayRun:
         if process.returncode or not out.exists():
             raise RuntimeError(f"Ray ended with {process.returncode}: {(temporary / 'output').read_text()[-4000:]}")
         logs = sorted((temporary / "ray").glob("session_2*/logs/serve/controller_*.log"))
-        lines = [line for log in logs for line in log.read_text(errors="replace").splitlines() if "replicas: " in line]
+        lines = [line for log in logs for line in log.read_text(errors="replace").splitlines() if DECISION.search(line)]
         outcomes = tuple(Outcome(**entry) for entry in json.loads(out.read_text()))
         return RayRun(outcomes, tuple(lines), process.pid)
     finally:
