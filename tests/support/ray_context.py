@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 
-@dataclass(frozen=True)
+@dataclass
 class RayConfig:
     """Fields of `ray.serve.config.AutoscalingConfig`, as our documentation sets them."""
 
@@ -16,7 +16,7 @@ class RayConfig:
     look_back_period_s: float = 2.0
 
 
-@dataclass(frozen=True)
+@dataclass
 class RayContext:
     """Fields of `ray.serve.config.AutoscalingContext`."""
 
