@@ -3,12 +3,14 @@
     from ray import serve
     from ray.serve.config import AutoscalingConfig, AutoscalingPolicy
 
+    import knodel.ray
+
     @serve.deployment(
         max_ongoing_requests=4,
         autoscaling_config=AutoscalingConfig(
             min_replicas=1, max_replicas=5,
             upscale_delay_s=0, downscale_delay_s=0, metrics_interval_s=0.5, look_back_period_s=2,
-            policy=AutoscalingPolicy(policy_function="knodel.ray:Policy", policy_kwargs={"target": 4}),
+            policy=AutoscalingPolicy(**knodel.ray.checked(target=4)),
         ),
     )
     class Ranker: ...
@@ -250,6 +252,18 @@ class Policy:
         if self._desired != before:
             reasons = "; ".join(map(render, self.reasons)) or "as Ray has set it"
             log.info("%s: %d->%d replicas: %s", _name(context), before, self._desired, reasons)
+
+
+def checked(**arguments: Any) -> dict[str, Any]:
+    """Return the arguments of Ray's `AutoscalingPolicy` for a `Policy` with these arguments.
+
+    They are checked here, in the caller's process: when a policy cannot be made, Ray's controller tries again for ever.
+    Raises InvalidPolicy with every invalid argument.
+
+    Example: `AutoscalingPolicy(**knodel.ray.checked(target=4))`
+    """
+    Policy(**arguments)
+    return {"policy_function": "knodel.ray:Policy", "policy_kwargs": arguments}
 
 
 def _check(given: dict[str, float], unknown: dict[str, object]) -> None:

@@ -21,7 +21,7 @@ from autoscaler.scaling.decider import decide
 from autoscaler.scaling.reasons import Rule, render
 from autoscaler.scaling.table import DeciderState, Observations, Specs
 from autoscaler.types import InvalidPolicy
-from knodel.ray import Policy
+from knodel.ray import Policy, checked
 from tests.support.ray_context import RayConfig, RayContext
 
 ROOT = Path(__file__).parents[2]
@@ -279,7 +279,7 @@ def test_delays_of_ray_are_named_once(caplog: pytest.LogCaptureFixture) -> None:
 )
 def test_bad_arguments_are_refused_by_name(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidPolicy, match=re.escape(message)):
-        Policy(**arguments)
+        checked(**arguments)
 
 
 def test_ray_takes_the_policy_and_has_the_fields_that_it_reads() -> None:
@@ -300,10 +300,11 @@ import json, sys, time
 from ray.serve._private.autoscaling_state import _resolve_policy_callable
 from ray.serve.autoscaling_policy import _apply_autoscaling_config
 from ray.serve.config import AutoscalingConfig, AutoscalingContext, AutoscalingPolicy
+from knodel.ray import checked
 
 config = AutoscalingConfig(
     min_replicas=1, max_replicas=5, upscale_delay_s=0, downscale_delay_s=0, look_back_period_s=2,
-    policy=AutoscalingPolicy(policy_function="knodel.ray:Policy", policy_kwargs={"target": 4}),
+    policy=AutoscalingPolicy(**checked(target=4)),
 )
 del sys.modules["knodel.ray"]  # the controller has Ray's copy of the module
 policy = _apply_autoscaling_config(_resolve_policy_callable(config.policy))
