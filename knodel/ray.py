@@ -85,7 +85,7 @@ class Context(Protocol):
     total_num_requests: float
     capacity_adjusted_min_replicas: int
     capacity_adjusted_max_replicas: int
-    config: Any  # RayConfig; None of it changes while a policy lives
+    config: Any  # with the attributes of `RayConfig`
 
     @property
     def total_queued_requests(self) -> float | None:
@@ -271,7 +271,7 @@ def _check(given: dict[str, float], unknown: dict[str, object]) -> None:
     errors = [
         FieldError(name, f"is not a keyword of knodel.ray:Policy: it has {', '.join(KEYWORDS)}") for name in unknown
     ]
-    numbers = {}
+    numbers: dict[str, Any] = {}
     for name, value in given.items():
         if isinstance(value, bool) or not isinstance(value, int | float):
             errors.append(FieldError(name, f"must be a number, not {value!r}"))
