@@ -173,7 +173,8 @@ class Policy:
         self._adopted = context.current_num_replicas > 0
         self._current = context.target_num_replicas
         self._desired, self._ready = self._current, context.current_num_replicas
-        self._starting.extend([now] * max(0, self._current - self._ready))
+        if not self._adopted:  # otherwise it is unknown when they were requested
+            self._starting.extend([now] * max(0, self._current - self._ready))
         config: RayConfig = context.config
         delays = [
             f"{name}={seconds:g}"
@@ -257,8 +258,8 @@ class Policy:
 def checked(**arguments: Any) -> dict[str, Any]:
     """Return the arguments of Ray's `AutoscalingPolicy` for a `Policy` with these arguments.
 
-    They are checked here, in the caller's process: when a policy cannot be made, Ray's controller tries again for ever.
-    Raises InvalidPolicy with every invalid argument.
+    They are checked here, in the caller's process: when a policy cannot be made in Ray's controller, Ray 2.60 neither
+    fails the deployment nor updates it. Raises InvalidPolicy with every invalid argument.
 
     Example: `AutoscalingPolicy(**knodel.ray.checked(target=4))`
     """
