@@ -22,7 +22,7 @@ from autoscaler.config import DecisionSettings
 from autoscaler.scaling.reasons import Reason, Rule
 from autoscaler.scaling.stages import demand, latency, limits, peak_hold, queue, zero
 from autoscaler.scaling.stages.stage import Stage, StageInputs
-from autoscaler.scaling.table import DeciderState, IntArray, Observations, Specs
+from autoscaler.scaling.table import DeciderState, FloatArray, IntArray, Observations, Specs
 
 STAGES: tuple[tuple[Rule, Stage], ...] = (
     (Rule.STABLE, demand.stable),  # average demand of the last minute
@@ -87,3 +87,8 @@ def decide(
         desired = result.desired
         kept.update(result.state)
     return Decisions(desired, tuple(steps)), dataclasses.replace(state, **kept)
+
+
+def panic_window(stable: FloatArray, settings: DecisionSettings) -> FloatArray:
+    """Return the seconds over which `Observations.panic` is averaged, for stable windows of `stable` seconds."""
+    return np.minimum(np.maximum(stable * settings.panic_window_share, settings.least_panic_window), stable)

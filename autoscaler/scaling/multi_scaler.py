@@ -8,7 +8,6 @@ cleared, except the durations of its requests and starts.
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
@@ -20,16 +19,15 @@ from autoscaler.config import AutoscalerSettings
 from autoscaler.metrics.collector import RevisionReading
 from autoscaler.metrics.source import LoadView
 from autoscaler.metrics.window import Windows
-from autoscaler.scaling.decider import decide
+from autoscaler.scaling.decider import decide, panic_window
 from autoscaler.scaling.measurements import UNDECIDED, Measurements, TickReadings
 from autoscaler.scaling.reasons import Reason
 from autoscaler.scaling.replay import inputs_of
 from autoscaler.scaling.row_index import RowIndex, compact
+from autoscaler.scaling.start_times import StartTimes
 from autoscaler.scaling.table import NAN, DeciderState, FloatArray, Observations, Rows, Specs
 from clusters.base.objects import Key
 
-START_QUANTILE = 0.75  # most starts are shorter; a single very long start has little effect
-KEPT_STARTS = 8  # latest starts, of which the start time is a quantile; few, so that it follows changes
 Loads = Callable[[Key], LoadView]
 """Returns the requests of a revision at activators."""
 SpecRow = Mapping[str, float | int | bool]
@@ -54,7 +52,7 @@ class MultiScaler:
         self._loads = loads
         self._index = RowIndex()
         self._spec_rows: dict[Key, SpecRow] = {}
-        self._start_times: dict[Key, deque[float]] = {}
+        self._start_times: dict[Key, StartTimes] = {}
         rows = self._index.rows
         self._specs, self._state, self._measured = Specs.empty(rows), DeciderState.empty(rows), Measurements.empty(rows)
         self._windows = Windows(rows)
@@ -117,10 +115,10 @@ class MultiScaler:
 
     def record_start(self, key: Key, seconds: float) -> None:
         """Record the seconds of a cold start of a known revision. They are kept when it scales to zero."""
-        if key in self._index and math.isfinite(seconds) and seconds > 0.0:
-            starts = self._start_times.setdefault(key, deque(maxlen=KEPT_STARTS))
-            starts.append(seconds)
-            self._measured.start_time[self._index.number(key)] = np.quantile(starts, START_QUANTILE)
+        if key in self._index:
+            starts = self._start_times.setdefault(key, StartTimes())
+            starts.record(seconds)
+            self._measured.start_time[self._index.number(key)] = starts.typical()
 
     def start_time(self, key: Key) -> float:
         """Return the 0.75 quantile of the latest start times in seconds; NaN before one was measured."""
@@ -225,8 +223,7 @@ class MultiScaler:
         )
 
     def _panic(self, rows: Rows, now: float) -> FloatArray:
-        stable, settings = self._specs.stable_window[rows], self._settings.scaling
-        window = np.minimum(np.maximum(stable * settings.panic_window_share, settings.least_panic_window), stable)
+        window = panic_window(self._specs.stable_window[rows], self._settings.scaling)
         return self._windows.work(rows, window, now)
 
     def _activator_load(self, keys: Sequence[Key]) -> tuple[FloatArray, FloatArray]:

@@ -1,0 +1,1 @@
+"""Knodel's policy beside Ray Serve's own, in one Ray, under the same load: `python -m loadtests.ray_policy`."""
