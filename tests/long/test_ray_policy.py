@@ -14,7 +14,7 @@ LONGEST = 840.0
 at most."""
 
 
-@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed: `make test-ray`")
 def test_all_replicas_come_under_load_and_go_after_it() -> None:
     run = measure(["knodel"], LONGEST)
 
