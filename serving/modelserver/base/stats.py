@@ -127,13 +127,20 @@ class Stats:
 
     @property
     def busy(self) -> int:
-        """Return the slots in use: the active requests, or what they hold in the engine's KV cache if that is more."""
-        return max(self.active, self._held if self.active else 0)
+        """Return the slots in use: the requests that are computed, or their share of the engine's KV cache if larger.
+
+        Requests that wait inside the engine have a slot here, and count only as waiting.
+        """
+        return max(self.active - self._waiting_inside, self._held if self.active else 0)
 
     @property
     def waiting(self) -> int:
         """Return the requests that wait for a slot, here or inside the engine."""
-        return self.queued + min(self._engine_queued, self.active)
+        return self.queued + self._waiting_inside
+
+    @property
+    def _waiting_inside(self) -> int:
+        return min(self._engine_queued, self.active)
 
     def to_json(self) -> dict[str, Any]:
         """Return the page `/stats`. Only the page of a language model has `tokens`."""
