@@ -14,6 +14,7 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
+from clusters.base.sizes import format_size
 from serving.engines.base.errors import LoadFailed
 
 MAGIC: Final = b"GGUF"
@@ -266,7 +267,7 @@ class _Reader:
                     raise self._fault("became shorter while it was read")
             (length,) = _LENGTH.unpack_from(data, place - start)
             if length > MAX_TEXT:
-                raise self._fault(f"has a text of {length} bytes: at most {MAX_TEXT} are possible")
+                raise self._fault(f"has a text of {length} bytes: at most {format_size(MAX_TEXT)} are possible")
             place += _LENGTH.size + length
         self._file.seek(self._place)
         self._skip(place - self._place)
@@ -318,7 +319,7 @@ class _Reader:
         if self._place + count > self._size:
             raise self._fault(f"ends at byte {self._size}, in the middle of its head")
         if self._place + count > MAX_HEAD:
-            raise self._fault(f"has a head of more than {MAX_HEAD} bytes")
+            raise self._fault(f"has a head of more than {format_size(MAX_HEAD)}")
 
     def _fault(self, what: str) -> LoadFailed:
         return LoadFailed(f"{self._name} {what}: download or export it again")
