@@ -43,11 +43,14 @@ class RayRun:
     session: int
 
 
+SHORT = "/tmp"  # noqa: S108 - Ray has long paths of Unix sockets below it; mkdtemp makes a private folder
+
+
 def measure(policies: Sequence[str], seconds: float) -> RayRun:
     """Run the load under these policies in a new Ray. Raises RuntimeError with Ray's output when it fails, and
     subprocess.TimeoutExpired after `seconds`. No process and no file stays.
     """
-    temporary = Path(tempfile.mkdtemp(prefix="knray", dir="/tmp"))  # paths of Unix sockets are short
+    temporary = Path(tempfile.mkdtemp(prefix="knray", dir=SHORT))
     try:
         out = temporary / "outcomes.json"
         command = [sys.executable, "-m", "loadtests.ray_policy.driver", str(out), str(temporary / "ray"), *policies]
