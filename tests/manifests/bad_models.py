@@ -155,8 +155,8 @@ _LLMS = [
     *(_llm({"contextLength": value}, "contextLength") for value in (-1, 1.5, "4096", True, llm.MOST_TOKENS + 1)),
     _llm({"embeddings": "yes"}, "embeddings"),
     _llm({"adapters": []}, "adapters"), _llm({"adapters": ["pirate"]}, "adapters[0]"),
-    _llm({"adapters": [{"name": "pirate"}]}, "adapters[0].uri", "is required"),
-    _llm({"adapters": [{"uri": "hf://org/lora"}]}, "adapters[0].name", "is required"),
+    _llm({"adapters": [{"name": "pirate"}]}, "adapters[0].uri"),
+    _llm({"adapters": [{"uri": "hf://org/lora"}]}, "adapters[0].name"),
     *(_llm({"adapters": [{**ADAPTER, **part}]}, f"adapters[0].{next(iter(part))}")
       for part in ({"name": "Pirate"}, {"name": "a=b"}, {"name": ""}, {"uri": "pirate"}, {"uri": "https://h/m#x"},
                    {"digest": "sha256:0"}, {"path": "/"})),
