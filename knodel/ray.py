@@ -66,7 +66,7 @@ ROW: Final = np.array([0])
 
 
 class RayConfig(Protocol):
-    """What a policy reads from `ray.serve.config.AutoscalingConfig`. Durations are in seconds."""
+    """The part of `ray.serve.config.AutoscalingConfig` that a policy reads. Durations are in seconds."""
 
     initial_replicas: int | None
     target_ongoing_requests: float | None
@@ -76,7 +76,7 @@ class RayConfig(Protocol):
 
 
 class Context(Protocol):
-    """What a policy reads from `ray.serve.config.AutoscalingContext`."""
+    """The part of `ray.serve.config.AutoscalingContext` that a policy reads."""
 
     app_name: str | None
     deployment_name: str

@@ -1,4 +1,4 @@
-"""What the replicas of a language model have added to their token totals since their last readings. Pure."""
+"""Count the tokens that the replicas of a language model processed between two readings. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the verbs that send requests to a model share: checked names, and the error for an absent model."""
+"""Shared by the verbs that send requests to a model: checked names, and the error for an absent model."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ class Head(NamedTuple):
 
     @property
     def pools(self) -> bool:
-        """Whether the file says how the embedding of a text is made of those of its tokens."""
+        """Whether the file has a pooling type, by which the embedding of a text is made of those of its tokens."""
         return self.number("pooling_type") > 0
 
     @property

@@ -37,7 +37,7 @@ NOT_PASSED: Final = frozenset({"id_slot"})
 
 
 class LlamaSettings(msgspec.Struct, frozen=True):
-    """What the process is started with. Sizes are in tokens, bytes and MiB where the name says so.
+    """Settings of the process. Sizes are in tokens, or in MiB where the name ends with it.
 
     `batch` is how many tokens are computed at once. `mean` is whether an embedding is the mean of those of its tokens,
     for a model that names no way of its own. `adapters` are the files of LoRA adapters, in the order of their ids.

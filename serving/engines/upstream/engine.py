@@ -172,7 +172,7 @@ class UpstreamEngine(BaseEngine):
     ) -> Iterator[Sequence[Tensor]]:
         """Yield the pieces of the completion. Raises InputRefused, InferenceFailed, Cancelled.
 
-        A piece counts as a token of a completion that ends before the engine has told its tokens.
+        A piece counts as a token of a completion that ends before the engine has reported its tokens.
         """
         body = self._completion(inputs, stream=True)
         with self._entered() as address:

@@ -52,7 +52,7 @@ class SocketFolder:
 class EngineProcess:
     """A process in a session of its own, whose standard input is a pipe that is never written to.
 
-    Programs end when the pipe is closed, so they end with this process, also after kill -9. What the process writes
+    Programs end when the pipe is closed, so they end with this process, also after kill -9. Its output
     goes to our log and, as the last lines, to the error of a start that fails.
     """
 

@@ -1,4 +1,4 @@
-"""What the model server knows of an engine that is an HTTP server in a process of its own."""
+"""The interface of a program that is an HTTP server in a process of its own."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from serving.engines.base.errors import InferenceFailed
 
 
 class EngineLoad(NamedTuple):
-    """What an engine is doing: the requests that it computes and those that wait inside it.
+    """The load of an engine: the requests that it computes and those that wait inside it.
 
-    `kv_share` is the part of its KV cache that is in use, from 0 to 1, None if it does not tell. `sleeping` is whether
+    `kv_share` is the part of its KV cache that is in use, from 0 to 1, None if it is unknown. `sleeping` is whether
     it has given its memory back until it is woken.
     """
 
