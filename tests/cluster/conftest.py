@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -45,6 +46,10 @@ OWN_REPLICAS = frozenset(
     }
 )
 """Files whose tests run replicas of their own while the installed ones stand by: side by side among themselves."""
+FIRST = "test_training.py"
+"""The longest file of those that run side by side: minutes, beside which the others are done."""
+CONTRACT = Path(__file__).parents[1] / "contract"
+"""Seconds a file: what the workers do last, so that none of them waits long for another one."""
 LAST = ("test_rights.py", "test_uninstall.py")
 """The first judges the rights used by all tests before it; the second removes Knodel from the cluster."""
 EXCLUSIVE = frozenset(
@@ -62,14 +67,19 @@ EXCLUSIVE = frozenset(
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of `OWN_REPLICAS` and `EXCLUSIVE`, and put those of `LAST` at the end."""
+    """Mark the tests of `OWN_REPLICAS` and `EXCLUSIVE`, and put long files first and those of `LAST` at the end."""
+    in_file = Counter(item.path for item in items)
+
+    def order(item: pytest.Item) -> tuple[int, bool, bool, int]:
+        last = LAST.index(item.path.name) + 1 if item.path.name in LAST else 0
+        return last, item.path.name != FIRST, item.path.parent == CONTRACT, -in_file[item.path]
+
     for item in items:
         if item.path.name in OWN_REPLICAS:
             item.add_marker(pytest.mark.own_replicas)
         if item.path.name in EXCLUSIVE:
             item.add_marker(pytest.mark.exclusive)
-    order = {name: place for place, name in enumerate(LAST, 1)}
-    items.sort(key=lambda item: order.get(item.path.name, 0))
+    items.sort(key=order)
 
 
 @pytest.fixture(scope="session")

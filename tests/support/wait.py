@@ -10,7 +10,9 @@ from typing import Any, TypeVar, overload
 
 T = TypeVar("T")
 
-LOOK_EVERY = 0.005  # s
+LOOK_EVERY = 0.005  # s, at first
+LOOK_LATE = 0.05  # of the time waited so far: the share that looks may come late, as the pauses between them grow
+LOOK_AT_LEAST_EVERY = 0.1  # s; a look may be a request to an API server that shares two cores with the tests
 
 
 @overload
@@ -26,7 +28,7 @@ async def eventually(predicate: Callable[[], Any], timeout: float = 30.0) -> Any
 
     An AssertionError of the predicate counts as "not yet"; the last one is raised at the deadline.
     """
-    deadline = time.monotonic() + timeout
+    began = time.monotonic()
     while True:
         failure: AssertionError | None = None
         try:
@@ -36,6 +38,7 @@ async def eventually(predicate: Callable[[], Any], timeout: float = 30.0) -> Any
                 return value
         except AssertionError as error:
             failure = error
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - began
+        if waited > timeout:
             raise failure or AssertionError(f"not within {timeout} s: {predicate}")
-        await asyncio.sleep(LOOK_EVERY)
+        await asyncio.sleep(min(max(LOOK_EVERY, waited * LOOK_LATE), LOOK_AT_LEAST_EVERY))
