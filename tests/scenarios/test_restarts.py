@@ -30,8 +30,9 @@ async def replaced(world: World, name: str, old: Set[str], number: int) -> None:
     """Return when none of the old replicas is left, and `number` new ones are ready."""
 
     async def done() -> bool:
-        pods = await replicas(world, name)
-        return not old & {name_of(pod) for pod in pods} and sum(map(is_ready, pods)) == len(pods) == number
+        ready = {name_of(pod): is_ready(pod) for pod in await replicas(world, name)}
+        assert not old & set(ready) and list(ready.values()) == [True] * number, f"{ready} after {old}"
+        return True
 
     await world.eventually(done, 60)
 
@@ -53,7 +54,7 @@ async def test_every_replica_is_replaced_and_no_request_fails(world: World, numb
 
 async def test_a_pinned_split_and_its_versions_stay(world: World) -> None:
     name = "renewed-split"
-    await world.deploy(name, storageUri=world.artifacts("double"), minReplicas=1)
+    await world.deploy(name, storageUri=world.artifacts("double"), minReplicas=1, maxReplicas=1)
     await world.deploy(name, storageUri=world.artifacts("triple"))
     split = [{"revision": f"{name}-0000{number}", "percent": percent} for number, percent in ((1, 60), (2, 40))]
     await world.deploy(name, traffic=split)
