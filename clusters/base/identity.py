@@ -20,6 +20,7 @@ from typing import Any, Final
 PROC: Final = Path("/proc")
 BOOT_ID: Final = PROC / "sys/kernel/random/boot_id"
 _STATE_FIELD: Final = 0  # field 3 of /proc/PID/stat (proc_pid_stat(5)); the list starts after the name of the command
+_PARENT_FIELD: Final = 1
 _SESSION_FIELD: Final = 3
 _START_TICKS_FIELD: Final = 19
 _DELETED: Final = " (deleted)"  # suffix of a link in /proc to a removed file
@@ -98,6 +99,12 @@ def session_of(pid: int) -> int:
     """Return the session id (the pid of the leader) of the running process `pid`; 0 when it does not run."""
     fields = _stat(pid)
     return 0 if fields is None or fields[_STATE_FIELD] in _ENDED_STATES else int(fields[_SESSION_FIELD])
+
+
+def parent_of(pid: int) -> int:
+    """Return the pid of the parent of the running process `pid`; 0 when it does not run, or has none."""
+    fields = _stat(pid)
+    return 0 if fields is None or fields[_STATE_FIELD] in _ENDED_STATES else int(fields[_PARENT_FIELD])
 
 
 def kill_group(group: int, number: signal.Signals) -> None:

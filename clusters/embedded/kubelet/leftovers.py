@@ -4,7 +4,8 @@
 original.
 
 A process that was forked from a zygote has the zygote's environment in /proc, so it is identified by its record. The
-children of a Pod's process are identified by their session.
+children of a Pod's process are identified by their session, or, like the engine of a language model, by the parent of
+the process that leads their session.
 """
 
 from __future__ import annotations
@@ -17,7 +18,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from clusters.base.identity import PROC, Identity, identify, is_running, kill_group, session_of, working_folder
+from clusters.base.identity import (
+    PROC,
+    Identity,
+    identify,
+    is_running,
+    kill_group,
+    parent_of,
+    session_of,
+    working_folder,
+)
 from clusters.embedded.kubelet.process.environment import POD_UID, PROCESS_HOME, PROCESS_OF, PROCESS_ROLE
 from clusters.embedded.kubelet.process.folders import ContainerRecord, Folders
 from clusters.embedded.kubelet.process.zygote import RECORD_NAME
@@ -63,18 +73,30 @@ def kill_orphans(folders: Folders, pods: Collection[str]) -> list[Leftover]:
     """
     records = folders.read_records()
     owners = {record.identity.pid for uid, record in records.items() if uid in pods and is_running(record.identity)}
+    zygotes = set()
     for path in folders.zygotes.glob(f"*/{RECORD_NAME}"):
         record = ContainerRecord.parse(path.read_text())
         if record is not None and is_running(folders.without_foreign(record).identity):
-            owners.add(record.identity.pid)
+            zygotes.add(record.identity.pid)
     orphans = [
         leftover
         for leftover in _scan(folders, {record.identity: uid for uid, record in records.items()})
-        if leftover.role in KUBELET_ROLES and session_of(leftover.identity.pid) not in owners
+        if leftover.role in KUBELET_ROLES
+        and session_of(leftover.identity.pid) not in zygotes
+        and not _descends(leftover.identity.pid, owners)
     ]
     for orphan in orphans:
         _signal(orphan, signal.SIGKILL)
     return orphans
+
+
+def _descends(pid: int, owners: Collection[int]) -> bool:
+    """Return whether the process is in the session of an owner, or in one that a process of such a session began."""
+    while session := session_of(pid):
+        if session in owners:
+            return True
+        pid = parent_of(session)
+    return False
 
 
 def _scan(folders: Folders, pods: Mapping[Identity, str]) -> Iterator[Leftover]:

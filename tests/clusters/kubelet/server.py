@@ -4,6 +4,7 @@
 --never-ready         /v2/health/ready returns 503 until GET /ready
 --ignore-sigterm      ignore SIGTERM
 --child               start a child that would outlive the server
+--own-session         the child leads a session of its own; `/child` is its pid
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ TYPE_CHECKING = False  # typing takes longer to import than all else here
 if TYPE_CHECKING:
     from typing import NoReturn
 
-STATE = {"ready": True, "live": True}
+STATE = {"ready": True, "live": True, "child": 0}
 
 
 def respond(path: str) -> tuple[int, str]:
@@ -32,6 +33,8 @@ def respond(path: str) -> tuple[int, str]:
         return 200, "printed"
     if path in ("/ready", "/unready"):
         STATE["ready"] = path == "/ready"
+    if path == "/child":
+        return 200, str(STATE["child"])
     if path == "/die":
         STATE["live"] = False
     if path == "/crash":
@@ -59,8 +62,12 @@ def main(args: list[str]) -> int:
         return 3
     signal.signal(signal.SIGTERM, signal.SIG_IGN if "--ignore-sigterm" in args else lambda *_: sys.exit(0))
     STATE["ready"] = "--never-ready" not in args
-    if "--child" in args and os.fork() == 0:
-        signal.pause()
+    if "--child" in args:
+        STATE["child"] = os.fork()
+        if not STATE["child"]:
+            if "--own-session" in args:
+                os.setsid()
+            signal.pause()
     return serve(int(os.environ["PORT"]))
 
 

@@ -166,6 +166,27 @@ async def test_an_orphaned_process_is_killed(nodes: Nodes) -> None:
     assert list(Folders(nodes.state).pods.iterdir()) == []
 
 
+async def test_a_child_in_a_session_of_its_own_goes_on_with_its_pod_and_is_killed_without_it(nodes: Nodes) -> None:
+    """So runs the engine of a language model."""
+    await nodes.start()
+    for name in ("a", "b"):
+        await nodes.create(make_pod(name, "--child", "--own-session"))
+    kept, lost = [identify(int(await get(await nodes.ready(name), "/child"))) for name in ("a", "b")]
+    assert kept is not None and lost is not None
+    await nodes.abandon()
+    os.kill(process_of(await nodes.pod("b")).pid, signal.SIGKILL)
+
+    await nodes.start()
+
+    await eventually(lambda: ended(lost))
+    assert is_running(kept)
+    await nodes.cluster.delete(POD, "a", NAMESPACE)
+    await nodes.gone("a")
+    await nodes.abandon()
+    await nodes.start()
+    await eventually(lambda: ended(kept))
+
+
 async def test_a_pod_deleted_while_no_kubelet_ran_is_drained_and_terminated(nodes: Nodes) -> None:
     await nodes.start()
     await nodes.create(make_pod("a"))
