@@ -65,7 +65,7 @@ stop: $(RUN_STAMP) ## End the platform that `make run` left up
 WORKERS := $(if $(AGAIN),0,3)
 LAST_FAILED := $(if $(AGAIN),--last-failed --last-failed-no-failures all)
 test: setup ## Run the everyday tests
-	$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --durations 20 $(LAST_FAILED)
+	$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 20 $(LAST_FAILED)
 
 test-long: setup ## Run the tests of minutes: other programs' clients, OCR over served models, memory, kills, a full disk, the guide's examples
 	$(BIN)/pytest --long --timeout 900 --durations 20 -o cache_dir=.pytest_cache/long $(LAST_FAILED) tests/long

@@ -56,7 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     workers = ("--numprocesses", str(given.workers))
     shared = own = exclusive = 0
     if "shared" in given.phases:
-        shared = run("-m", "not exclusive and not own_replicas", *workers, "--dist", "loadfile", "--no-loadscope-reorder")
+        shared = run(
+            "-m", "not exclusive and not own_replicas", *workers, "--dist", "loadfile", "--no-loadscope-reorder"
+        )
     if "own-replicas" in given.phases:
         own = asyncio.run(run_with_leases_held("-m", "own_replicas", *workers, "--dist", "worksteal"))
     if "exclusive" in given.phases:

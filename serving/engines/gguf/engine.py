@@ -21,6 +21,8 @@ SUFFIX: Final = ".gguf"
 SLOTS: Final = 4
 """Requests at once when the Model sets no containerConcurrency: llama.cpp computes them in one batch."""
 FILE: Final = "model.gguf"
+PLAIN_TOKENIZERS: Final = ("gpt2", "llama")
+"""Tokenizers (tokenizer.ggml.model) of which each token stands for its own text. Others drop white space and words."""
 
 if importlib.util.find_spec("xllamacpp") is None:  # only the process imports it
     raise ModuleNotFoundError("No module named 'xllamacpp'", name="xllamacpp")
@@ -63,6 +65,7 @@ def _make_program(artifact: Artifact, folder: ModelFolder, options: EngineOption
         prompt_cache_mib=plan.prompt_cache >> 20,
         embeddings=embeddings,
         mean=not head.pools,
+        most_text=plan.context * head.longest_token if head.text("tokenizer.ggml.model") in PLAIN_TOKENIZERS else 0,
         adapters=tuple(_adapter_file(adapter, head) for adapter in options.llm.adapters),
         options=options_given,
     )

@@ -74,13 +74,15 @@ class Kind(NamedTuple):
 class Head(NamedTuple):
     """The head of a GGUF file.
 
-    `tensor_bytes` is the size of all tensors, and `vocabulary` the number of tokens, 0 if the file names none.
+    `tensor_bytes` is the size of all tensors, `vocabulary` the number of tokens, 0 if the file names none, and
+    `longest_token` the size of the longest one in bytes.
     """
 
     values: Mapping[str, Value]
     tensors: int
     tensor_bytes: int
     vocabulary: int = 0
+    longest_token: int = 0
 
     def text(self, key: str) -> str:
         """Return a text; "" if it is absent or no text."""
@@ -158,6 +160,7 @@ class _Reader:
         self._place = 0
         self._elements = 0
         self._kinds: MutableMapping[str, Kind] = {}
+        self._longest_token = 0
 
     def head(self) -> Head:
         if self._bytes(4) != MAGIC:
@@ -176,7 +179,7 @@ class _Reader:
         table = [self._tensor() for _ in range(tensors)]
         self._check_tensors(table, values)
         vocabulary = self._kinds[TOKENS].length if TOKENS in self._kinds else 0
-        head = Head(values, tensors, sum(size for _, _, size in table), vocabulary)
+        head = Head(values, tensors, sum(size for _, _, size in table), vocabulary, self._longest_token)
         if head.number("block_count") > MAX_BLOCKS:
             raise self._fault(f"has {head.number('block_count')} layers: at most {MAX_BLOCKS} are possible")
         return head
@@ -245,7 +248,9 @@ class _Reader:
         if self._elements > MAX_ELEMENTS:
             raise self._fault(f"has more than {MAX_ELEMENTS} elements of arrays")
         if kind == _STRING:
-            self._skip_texts(count)
+            longest = self._skip_texts(count)
+            if key == TOKENS:
+                self._longest_token = longest
             return None
         if kind not in _SCALARS:
             raise self._fault(f"has an array of the type {kind} at {key!r}")
@@ -256,8 +261,9 @@ class _Reader:
             return None
         return [one for (one,) in struct.iter_unpack(form, self._bytes(count * size))]
 
-    def _skip_texts(self, count: int) -> None:
-        data, start, place = b"", self._place, self._place
+    def _skip_texts(self, count: int) -> int:
+        """Skip so many texts; return the size of the longest one in bytes."""
+        data, start, place, longest = b"", self._place, self._place, 0
         for _ in range(count):
             if place + _LENGTH.size > start + len(data):
                 self._file.seek(place)
@@ -269,8 +275,10 @@ class _Reader:
             if length > MAX_TEXT:
                 raise self._fault(f"has a text of {length} bytes: at most {format_size(MAX_TEXT)} are possible")
             place += _LENGTH.size + length
+            longest = max(longest, length)
         self._file.seek(self._place)
         self._skip(place - self._place)
+        return longest
 
     def _text(self) -> Value:
         length = self._length(MAX_TEXT)

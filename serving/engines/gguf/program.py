@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from serving.engines.base.errors import LoadFailed
+from serving.engines.base.errors import InputRefused, LoadFailed
 from serving.engines.base.folder import ModelFolder
 from serving.engines.upstream.program import Command, EngineLoad, Get
 
@@ -34,13 +34,18 @@ LOOK_BACK: Final = frozenset({"repeat_last_n", "dry_penalty_last_n"})
 """Members of a request: the number of tokens that penalties of repetitions consider."""
 NOT_PASSED: Final = frozenset({"id_slot"})
 """Members of a request that llama.cpp is not given: a request for one slot would wait while others are free."""
+CONVERSATION: Final = ("messages", "system", "instructions")
+"""Members of a request that are one prompt together with all that they contain."""
+PROMPTS: Final = ("prompt", "input")
+"""Members of a request that are a prompt, or several ones in a list."""
 
 
 class LlamaSettings(msgspec.Struct, frozen=True):
     """Settings of the process. Sizes are in tokens, or in MiB where the name ends with it.
 
     `batch` is how many tokens are computed at once. `mean` is whether an embedding is the mean of those of its tokens,
-    for a model that names no way of its own. `adapters` are the files of LoRA adapters, in the order of their ids.
+    for a model that names no way of its own. `most_text` is how many characters `context` tokens have at most, 0 if that
+    is not known. `adapters` are the files of LoRA adapters, in the order of their ids.
     `options` are llama.cpp's names and values.
     """
 
@@ -54,6 +59,7 @@ class LlamaSettings(msgspec.Struct, frozen=True):
     prompt_cache_mib: int
     embeddings: bool
     mean: bool
+    most_text: int
     adapters: tuple[str, ...]
     options: dict[str, Any]
 
@@ -99,8 +105,10 @@ class GgufProgram:
         """Ask for the adapter by its id, and for none of the others; limit what one request may take.
 
         llama.cpp reuses the cache of a prompt across adapters (ggml-org/llama.cpp#26207), so the cache is not used.
-        It allocates `LOOK_BACK` tokens before it computes: 8 GB for the largest number of 32 bits.
+        It allocates `LOOK_BACK` tokens before it computes: 8 GB for the largest number of 32 bits. It needs minutes for
+        the tokens of a word of 10 MB, also when its caller has left. Raises InputRefused for a text that cannot fit.
         """
+        self._check_size(body)
         if not self.adapters and body.keys().isdisjoint(LOOK_BACK | NOT_PASSED):
             return None
         changed = {name: value for name, value in body.items() if name not in NOT_PASSED}
@@ -112,12 +120,44 @@ class GgufProgram:
             changed |= {"lora": wanted, "cache_prompt": False}
         return changed
 
+    def _check_size(self, body: Mapping[str, Any]) -> None:
+        """Raise InputRefused if a prompt has more text than the tokens of the context."""
+        most = self._settings.most_text
+        sizes = [text_size([body.get(name) for name in CONVERSATION], most)]
+        for value in (body.get(name) for name in PROMPTS):
+            if isinstance(value, list) and value and isinstance(value[0], str | list):
+                sizes.append(max(len(one) for one in value if isinstance(one, str | list)))
+            else:
+                sizes.append(text_size(value, most))
+        if most and max(sizes) > most:
+            raise InputRefused(
+                f"the prompt is longer than the context: it has more than {most} characters, which is the most that "
+                f"{self._settings.context} tokens (llm.contextLength) have"
+            )
+
     def wake(self, get: Get) -> None:
         """Do nothing: a sleeping llama.cpp wakes by itself when a request comes."""
 
     def close(self) -> None:
         """Release the files."""
         self._folder.close()
+
+
+def text_size(value: Any, enough: int) -> int:
+    """Return the number of characters in all texts of a JSON value and of elements in its lists.
+
+    Counts no further once there are more than `enough`.
+    """
+    pending, size = [value], 0
+    while pending and size <= enough:
+        one = pending.pop()
+        if isinstance(one, str | list):
+            size += len(one)
+        if isinstance(one, list) and size <= enough:
+            pending += one
+        elif isinstance(one, dict):
+            pending += one.values()
+    return size
 
 
 class Option(NamedTuple):

@@ -93,7 +93,10 @@ class EngineProgram(Protocol):
         ...
 
     def change_body(self, body: dict[str, Any], adapter: str) -> dict[str, Any] | None:
-        """Return the body to send to the engine for a request of `adapter` ("": none); None: send it unchanged."""
+        """Return the body to send to the engine for a request of `adapter` ("": none); None: send it unchanged.
+
+        Raises InputRefused.
+        """
         ...
 
     def wake(self, get: Get) -> None:

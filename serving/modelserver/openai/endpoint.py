@@ -20,7 +20,7 @@ from clusters.net.server.connection import HttpConnection
 from clusters.net.server.errors import RECEIVED_KEY
 from clusters.net.server.protocol import connection_of
 from clusters.net.upstream import UpstreamConnection, UpstreamError
-from serving.engines.base.errors import EngineError
+from serving.engines.base.errors import EngineError, InputRefused
 from serving.engines.upstream.client import Address
 from serving.engines.upstream.engine import UpstreamEngine
 from serving.modelserver.base.errors import (
@@ -114,6 +114,8 @@ class OpenAiEndpoint:
             changed = engine.program.change_body(_WHOLE.decode(content), adapter)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise InvalidRequest(f"the body is not a valid request: {explain_decode_error(error)}") from error
+        except InputRefused as error:
+            raise InvalidRequest(str(error)) from error
         return content if changed is None else _ENCODE(changed), head.stream is True
 
     def _adapter(self, engine: UpstreamEngine, asked: str | None) -> str:

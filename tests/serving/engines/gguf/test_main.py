@@ -41,7 +41,7 @@ class Started(NamedTuple):
 def program(folder: Path) -> GgufProgram:
     settings = LlamaSettings(
         model=str(folder / "m.gguf"), socket="", name="m", slots=1, context=256, batch=256, threads=1,
-        prompt_cache_mib=0, embeddings=False, mean=False, adapters=(), options={},
+        prompt_cache_mib=0, embeddings=False, mean=False, most_text=0, adapters=(), options={},
     )  # fmt: skip
     return GgufProgram(settings, (), ModelFolder(Artifact(folder, None), in_place=True))
 

@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from serving.engines.base.errors import LoadFailed
+from serving.engines.base.errors import InputRefused, LoadFailed
 from serving.engines.base.folder import ModelFolder
 from serving.engines.gguf.program import KEY, GgufProgram, LlamaSettings, options_of
 from serving.storage.base.artifact import Artifact
 
 SETTINGS = LlamaSettings(
     model="m.gguf", socket="", name="m", slots=2, context=512, batch=512, threads=1, prompt_cache_mib=1,
-    embeddings=False, mean=False, adapters=(), options={},
+    embeddings=False, mean=False, most_text=1000, adapters=(), options={},
 )  # fmt: skip
 
 
@@ -56,6 +56,40 @@ def test_penalties_consider_at_most_the_context(tmp_path: Path, name: str, value
 
 def test_callers_do_not_choose_slots(tmp_path: Path) -> None:
     assert program(tmp_path).change_body({"model": "m", "id_slot": 1}, "") == {"model": "m"}
+
+
+LONG = "a" * 501
+HALF = [{"role": "user", "content": [{"type": "text", "text": LONG}]}]
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        {"messages": HALF * 2},
+        {"messages": HALF, "system": LONG},
+        {"messages": [{"role": "user"}] * 201},
+        {"prompt": 2 * LONG},
+        {"prompt": ["a", 2 * LONG]},
+        {"prompt": [7] * 1001},
+        {"prompt": [[7] * 1001]},
+        {"input": HALF * 2},
+        {"input": "a", "instructions": 2 * LONG},
+    ],
+)
+def test_a_prompt_that_cannot_fit_is_refused(tmp_path: Path, prompt: Any) -> None:
+    with pytest.raises(InputRefused, match="more than 1000 characters, which is the most that 512 tokens"):
+        program(tmp_path).change_body({"model": "m", **prompt}, "")
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        {"messages": HALF}, {"prompt": [LONG, LONG]}, {"prompt": [7] * 1000}, {"input": [LONG] * 9}, {"prompt": None},
+        {"messages": 5, "prompt": {"a": [[]]}}, {"tools": [2 * LONG]},
+    ],
+)  # fmt: skip
+def test_a_prompt_that_may_fit_is_sent_unchanged(tmp_path: Path, prompt: Any) -> None:
+    assert program(tmp_path).change_body({"model": "m", **prompt}, "") is None
 
 
 def test_options_become_attributes() -> None:
