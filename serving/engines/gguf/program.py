@@ -44,9 +44,9 @@ class LlamaSettings(msgspec.Struct, frozen=True):
     """Settings of the process. Sizes are in tokens, or in MiB where the name ends with it.
 
     `batch` is how many tokens are computed at once. `mean` is whether an embedding is the mean of those of its tokens,
-    for a model that names no way of its own. `most_text` is how many characters `context` tokens have at most, 0 if that
-    is not known. `adapters` are the files of LoRA adapters, in the order of their ids.
-    `options` are llama.cpp's names and values.
+    for a model that names no way of its own. `most_text` is how many characters `context` tokens have at most; 0: it is
+    not known. `adapters` are the files of LoRA adapters, in the order of their ids. `options` are llama.cpp's names
+    and values.
     """
 
     model: str
