@@ -38,6 +38,8 @@ CONVERSATION: Final = ("messages", "system", "instructions")
 """Members of a request that are one prompt together with all that they contain."""
 PROMPTS: Final = ("prompt", "input")
 """Members of a request that are a prompt, or several ones in a list."""
+MOST_PROMPTS: Final = 2048
+"""Prompts of one request, as with OpenAI. llama.cpp queues all of them at once."""
 
 
 class LlamaSettings(msgspec.Struct, frozen=True):
@@ -121,11 +123,13 @@ class GgufProgram:
         return changed
 
     def _check_size(self, body: Mapping[str, Any]) -> None:
-        """Raise InputRefused if a prompt has more text than the tokens of the context."""
+        """Raise InputRefused if a prompt has more text than the tokens of the context, or if there are too many."""
         most = self._settings.most_text
         sizes = [text_size([body.get(name) for name in CONVERSATION], most)]
         for value in (body.get(name) for name in PROMPTS):
             if isinstance(value, list) and value and isinstance(value[0], str | list):
+                if len(value) > MOST_PROMPTS:
+                    raise InputRefused(f"the request has {len(value)} prompts: send at most {MOST_PROMPTS}")
                 sizes.append(max(len(one) for one in value if isinstance(one, str | list)))
             else:
                 sizes.append(text_size(value, most))

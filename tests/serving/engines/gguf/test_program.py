@@ -81,6 +81,13 @@ def test_a_prompt_that_cannot_fit_is_refused(tmp_path: Path, prompt: Any) -> Non
         program(tmp_path).change_body({"model": "m", **prompt}, "")
 
 
+@pytest.mark.parametrize("name", ["prompt", "input"])
+def test_a_request_has_at_most_2048_prompts(tmp_path: Path, name: str) -> None:
+    assert program(tmp_path).change_body({"model": "m", name: ["a"] * 2048}, "") is None
+    with pytest.raises(InputRefused, match="has 2049 prompts: send at most 2048"):
+        program(tmp_path).change_body({"model": "m", name: ["a"] * 2049}, "")
+
+
 @pytest.mark.parametrize(
     "prompt",
     [
