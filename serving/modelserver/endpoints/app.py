@@ -22,7 +22,7 @@ from serving.modelserver.codec.messages import metadata_shape
 from serving.modelserver.endpoints.endpoints import Endpoints
 from serving.modelserver.execution.lifecycle import ModelLifecycle
 from serving.modelserver.execution.target import check_model
-from serving.modelserver.openai.errors import ModelNotFound
+from serving.modelserver.openai.errors import ModelNotFound, openai_error, openai_error_body
 from serving.modelserver.openai.listing import model_entry, model_list, model_names
 from serving.modelserver.openai.paths import PATHS, PREFIX
 from serving.modelserver.openai.upstreams import upstream_of
@@ -200,7 +200,10 @@ class _PostEndpoint:
 
 
 def make_app(routes: Sequence[BaseRoute], no_path: str = "no such path") -> Starlette:
-    """Return an application whose errors are `{"error": "…"}`; `no_path` is the message for unknown paths."""
+    """Return an application whose errors are `{"error": "…"}`, below `/openai` those of OpenAI.
+
+    `no_path` is the message for unknown paths.
+    """
 
     async def on_http_error(request: Request, error: Exception) -> Response:
         if not isinstance(error, HTTPException):
@@ -210,16 +213,17 @@ def make_app(routes: Sequence[BaseRoute], no_path: str = "no such path") -> Star
         has_reason = error.detail != HTTPStatus(error.status_code).phrase
         message = error.detail if has_reason else {404: no_path, 405: wrong_method}.get(error.status_code, error.detail)
         headers = [(name.lower().encode(), value.encode()) for name, value in (error.headers or {}).items()]
-        return _error_response(error.status_code, message, headers)
+        return _error_response(error.status_code, _error_body(request, error.status_code, message), headers)
 
-    async def on_serving_error(_: Request, error: Exception) -> Response:
+    async def on_serving_error(request: Request, error: Exception) -> Response:
         if not isinstance(error, ServingError):
             raise error
-        return _error_response(error.status, str(error), error.headers)
+        body = openai_error(error) if _is_openai(request) else error_body(str(error))
+        return _error_response(error.status, body, error.headers)
 
-    async def on_failure(_: Request, __: Exception) -> Response:
+    async def on_failure(request: Request, _: Exception) -> Response:
         """Return a response without details; Starlette raises the error again, which logs it."""
-        return _error_response(ServingError.status, INTERNAL_ERROR, [])
+        return _error_response(ServingError.status, _error_body(request, ServingError.status, INTERNAL_ERROR), [])
 
     handlers = {HTTPException: on_http_error, ServingError: on_serving_error, Exception: on_failure}
     app = Starlette(routes=routes, exception_handlers=handlers)
@@ -302,7 +306,16 @@ def _tensor_metadata(specs: Sequence[TensorSpec]) -> list[dict[str, Any]]:
     ]
 
 
-def _error_response(status: int, message: str, headers: list[tuple[bytes, bytes]]) -> Response:
-    response = Response(error_body(message), status, media_type=JSON.decode())
+def _is_openai(request: Request) -> bool:
+    """Return whether the path is only of OpenAI's API. Without the prefix, `/v1` is KServe's too."""
+    return request.url.path.startswith(f"{PREFIX}/")
+
+
+def _error_body(request: Request, status: int, message: str) -> bytes:
+    return openai_error_body(status, message) if _is_openai(request) else error_body(message)
+
+
+def _error_response(status: int, body: bytes, headers: list[tuple[bytes, bytes]]) -> Response:
+    response = Response(body, status, media_type=JSON.decode())
     response.raw_headers.extend(headers)
     return response

@@ -55,7 +55,7 @@ def mend_error(status: int, body: bytes, refusals: Sequence[str], *, anthropic: 
 
     They are its own, unless its form is not the API's, or it is 500 although the request is at fault (`refusals`).
     """
-    make = _anthropic if anthropic else _openai
+    make = _anthropic if anthropic else openai_error_body
     try:
         told = _ERROR_BODY.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -71,7 +71,7 @@ def openai_error(error: ServingError) -> bytes:
     param, code = ("model", "model_not_found") if isinstance(error, ModelNotFound) else (None, None)
     if isinstance(error, InvalidParameter):
         param = error.param
-    return _openai(error.status, str(error), param, code)
+    return openai_error_body(error.status, str(error), param, code)
 
 
 def anthropic_error(error: ServingError) -> bytes:
@@ -79,7 +79,8 @@ def anthropic_error(error: ServingError) -> bytes:
     return _anthropic(error.status, str(error))
 
 
-def _openai(status: int, message: str, param: str | None = None, code: str | None = None) -> bytes:
+def openai_error_body(status: int, message: str, param: str | None = None, code: str | None = None) -> bytes:
+    """Return the body of an error response of OpenAI's API."""
     kind = _OPENAI.get(status, "invalid_request_error" if status < _SERVER else "server_error")
     return _ENCODE({"error": {"message": message, "type": kind, "param": param, "code": code}})
 

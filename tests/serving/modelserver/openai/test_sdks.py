@@ -89,6 +89,23 @@ async def test_errors_are_the_sdks_own(client: openai.AsyncOpenAI) -> None:
     long: Any = [{"role": "user", "content": "a" * 1000}]
     with pytest.raises(openai.BadRequestError, match="exceed"):
         await client.chat.completions.create(model=NAME, messages=long)
+    with pytest.raises(openai.BadRequestError, match="more than 1536 characters, which is the most that 256 tokens"):
+        await client.completions.create(model=NAME, prompt="a" * 2000)
+
+
+async def test_errors_of_the_routes_below_the_prefix_have_openais_form(client: openai.AsyncOpenAI) -> None:
+    with pytest.raises(openai.NotFoundError) as unknown:
+        await client.models.retrieve("other")
+    assert (unknown.value.code, unknown.value.param) == ("model_not_found", "model")
+    with pytest.raises(openai.NotFoundError) as missing:
+        await client.images.generate(model=NAME, prompt="a")
+    assert missing.value.body == {
+        "message": "no such path: GET / lists the paths of this server", "type": "invalid_request_error",
+        "param": None, "code": None,
+    }  # fmt: skip
+    with pytest.raises(openai.APIStatusError, match="method GET is not allowed here: use POST") as wrong:
+        await client.get("/chat/completions", cast_to=object)
+    assert wrong.value.type == "invalid_request_error"
 
 
 async def test_anthropics_sdk(server: Running) -> None:
