@@ -34,7 +34,7 @@ from serving.modelserver.base.errors import (
 )
 from serving.modelserver.base.limits import BodyBudget, Lease
 from serving.modelserver.base.responses import BROKEN_KEY, JSON, send_body
-from serving.modelserver.base.split import TOKENS_KEY, TokenTimes
+from serving.modelserver.base.split import MOST_BLOCKED, TOKENS_KEY, TokenTimes
 from serving.modelserver.codec.bounded_read import read_body
 from serving.modelserver.codec.messages import explain_decode_error
 from serving.modelserver.execution.inference import BEGAN, Inference, RequestContext
@@ -48,8 +48,6 @@ EVENTS: Final = b"text/event-stream"
 _PASSED: Final = frozenset({b"content-type", b"cache-control", b"retry-after", b"x-request-id"})
 _FORWARDED: Final = frozenset({b"x-request-id", b"traceparent", b"anthropic-version", b"anthropic-beta"})
 _LONGEST_HEADER: Final = 1024  # bytes of a value; a longer one is not passed on
-MOST_BLOCKED: Final = 0.05
-"""Part of a stream's time for which its caller may not read. Beyond it, the time between its tokens is not judged."""
 _MAX_QUOTED: Final = 100  # characters of a model's name that a message repeats
 
 
