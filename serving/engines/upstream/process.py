@@ -10,12 +10,14 @@ import signal
 import subprocess
 import tempfile
 import threading
+import time
 from collections import deque
 from pathlib import Path
 from typing import IO, Final
 
 from clusters.base.redact import one_line
 from serving.engines.base.errors import LoadFailed
+from serving.engines.upstream.line_limit import LineLimit
 from serving.engines.upstream.program import Command
 
 log = logging.getLogger(__name__)
@@ -53,7 +55,7 @@ class EngineProcess:
     """A process in a session of its own, whose standard input is a pipe that is never written to.
 
     Programs end when the pipe is closed, so they end with this process, also after kill -9. Its output
-    goes to our log and, as the last lines, to the error of a start that fails.
+    goes to our log, within `LineLimit`, and, as the last lines, to the error of a start that fails.
     """
 
     def __init__(self, command: Command) -> None:
@@ -103,9 +105,15 @@ class EngineProcess:
             self._process.stdout.close()
 
     def _read(self, output: IO[bytes]) -> None:
+        limit = LineLimit()
         with contextlib.suppress(OSError, ValueError):  # closed
             while line := output.readline(MAX_LINE):
                 text = one_line(line.decode("utf-8", "replace").strip(), MAX_LINE)
-                if text:
-                    self._lines.append(text)
+                if not text:
+                    continue
+                self._lines.append(text)
+                left_out = limit.admit(text, time.monotonic())
+                if left_out:
+                    log.info("engine: %d lines like the next one were left out", left_out)
+                if left_out is not None:
                     log.info("engine: %s", text)
