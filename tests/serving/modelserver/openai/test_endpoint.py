@@ -184,6 +184,40 @@ async def test_a_body_that_selects_none_of_many_models_is_refused(
     assert (anthropic.status, anthropic.json["type"]) == (status, "error")
 
 
+@pytest.mark.parametrize("path", [CHAT, "/v1/completions"])
+async def test_each_answer_of_a_request_takes_a_slot(path: str, start: Start) -> None:
+    server = await start("--slots", "3")
+    caller = await server.connect()
+    body = json.dumps(chat(stream=True, n=2, wish={"endless": True})).encode()
+    await caller.send(request("POST", path, body))
+
+    async def active() -> bool:
+        return bool((await server.stats())["active"] == 2)
+
+    await eventually(active)
+    assert (await server.post(chat(max_tokens=1), path)).status == 200
+    other = asyncio.create_task(server.post(chat(max_tokens=1, n=2), path))
+
+    async def waits() -> bool:
+        return bool((await server.stats())["queued"] == 2)
+
+    await eventually(waits)
+    caller.reset()
+    assert (await other).status == 200
+    await idle(server)
+
+
+@pytest.mark.parametrize(("n", "status"), [(2, 200), (3, 400), (1 << 70, 400), (True, 200), (None, 200), ("3", 200)])
+async def test_more_answers_than_slots_are_refused(n: Any, status: int, start: Start) -> None:
+    server = await start("--slots", "2")
+    answer = await server.post(chat(max_tokens=1, n=n), CHAT)
+    assert answer.status == status
+    if status != 200:
+        error = answer.json["error"]
+        assert (error["type"], error["param"]) == ("invalid_request_error", "n")
+        assert "the model computes 2 answers at once: send at most 2" in error["message"]
+
+
 async def test_other_models_have_no_tokens(double: Running) -> None:
     assert "tokens" not in await double.stats()
     assert "knodel_llm" not in await page(double)
