@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+import grpc.aio
 import pytest
 
 from autoscaler.metrics.response_latency import RecentLatencies, parse_latency_totals
@@ -17,10 +18,12 @@ from serving.modelserver.base.errors import ClientLeft
 from serving.reconciler.rollout.judging.counts import Counts
 from serving.reconciler.rollout.judging.readings import parse_reading
 from tests.serving.modelserver.client import request
-from tests.serving.modelserver.conftest import NAME, Running
+from tests.serving.modelserver.conftest import NAME, Running, Serve
+from tests.serving.modelserver.grpc_parts import SERVICE, asked
 from tests.serving.modelserver.openai.test_endpoint import CHAT, Start, chat, page
 from tests.serving.modelserver.openai.test_endpoint import start as start
 from tests.serving.modelserver.openai.test_endpoint import stub as stub
+from tests.support.ports import free_port
 from tests.support.wait import eventually
 
 SPLIT = {"knative-serving-default-route": "true"}
@@ -84,6 +87,18 @@ async def test_a_completion_by_the_inference_protocol_has_no_time(start: Start, 
     inputs = [{"name": "text_input", "datatype": "BYTES", "shape": [1], "data": ["hi"]}]
     answer = await server.post({"text_input": "hi"} if path.endswith("generate") else {"inputs": inputs}, path, **SPLIT)
     assert answer.status == 200
+    totals, read = await counted(server), await answers(server)
+    assert totals == Counts(requests=1)
+    assert (read["requests"], read["latency"], read["split"]["untimed"]) == (1, {}, 1)
+
+
+async def test_a_completion_over_grpc_has_no_time(serve: Serve, stub: None) -> None:
+    port = free_port()
+    server = await serve(b" ", "--format", "stub", GRPC_PORT=str(port))
+    text = {"name": "text_input", "datatype": "BYTES", "shape": [1], "contents": {"bytes_contents": [b"hi"]}}
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        call = channel.unary_unary(f"/{SERVICE}/ModelInfer")
+        await call(asked(text).SerializeToString(), metadata=tuple(SPLIT.items()), timeout=30)
     totals, read = await counted(server), await answers(server)
     assert totals == Counts(requests=1)
     assert (read["requests"], read["latency"], read["split"]["untimed"]) == (1, {}, 1)
