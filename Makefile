@@ -14,7 +14,7 @@ UV := $(VENV)-uv/bin/uv
 # ONNX Runtime 1.29 and newer reports to its makers by default; nothing here does.
 export ORT_DISABLE_TELEMETRY := 1
 
-.PHONY: run-llm test-ray bad-input kserve-samples security sbom help setup run stop test lint format bench bench-cluster simulate races conformance constraints proto schemas clean fuzz test-long test-faults test-faults-long testbed-up testbed-down test-cluster scenarios manifests load soak
+.PHONY: run-llm test-ray test-torch bad-input kserve-samples security sbom help setup run stop test lint format bench bench-cluster simulate races conformance constraints proto schemas clean fuzz test-long test-faults test-faults-long testbed-up testbed-down test-cluster scenarios manifests load soak
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -73,6 +73,10 @@ test-long: setup ## Run the tests of minutes: other programs' clients, OCR over 
 test-ray: setup ## Run the tests with the real Ray Serve, which it installs (400 MB)
 	$(UV) pip install --quiet --python $(BIN)/python --constraint requirements/constraints.txt --editable '.[ray]'
 	$(BIN)/pytest --long --timeout 900 tests/knodel/test_ray.py tests/long/test_ray_policy.py
+
+test-torch: setup ## Run the tests with the real PyTorch, which it installs (with CUDA, 5 GB)
+	$(UV) pip install --quiet --python $(BIN)/python --constraint requirements/constraints.txt --editable '.[huggingface-torch]'
+	$(BIN)/pytest --long --timeout 900 tests/long/test_pytorch.py
 
 # TESTBED=1: the rows of real Kubernetes, too (as root).
 test-faults: setup ## Inject every fault of the catalogue (docs/evidence/reliability.md) and write its table: half an hour; needs libfaketime

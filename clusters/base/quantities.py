@@ -17,6 +17,8 @@ LARGEST = Decimal(2**63 - 1)
 """Kubernetes stores quantities in an int64 of the base unit."""
 LONGEST_TEXT = 32
 """Characters. It bounds the arithmetic."""
+MEMORY_LIMIT = "KNODEL_MEMORY_LIMIT"
+"""Variable of a container on one machine, which has no control groups: its memory limit in bytes, 0 without one."""
 
 QUANTITY = re.compile(r"([+]?(?:\d+(?:\.\d*)?|\.\d+))(?:([KMGTPE]i)|([numkMGTPE]?)|[eE]([+-]?\d{1,2}))", re.ASCII)
 """The syntax of a non-negative quantity. The CustomResourceDefinitions use it too."""

@@ -12,11 +12,12 @@ TEMPLATES: Final = Path(__file__).with_name("templates")
 ABOUT: Final = "about.txt"
 """The file of a template that describes it on one line; it is not part of a project."""
 SERVED: Final = "model"
-"""The folder of a project that is served and deployed."""
-NAMES: Final = ("sklearn", "python", "onnx", "huggingface", "llm")
+"""The folder of a project that is served and deployed, unless the Model names a store."""
+LLM: Final = "llm"
+"""The template without a folder: its Model names a file of the Hub."""
+NAMES: Final = ("sklearn", "python", "onnx", "huggingface", LLM)
 FIRST_COMMANDS: Final[Mapping[str, str]] = {
-    "sklearn": "python train.py", "onnx": "python train.py",
-    "huggingface": "python download.py", "llm": "python download.py",
+    "sklearn": "python train.py", "onnx": "python train.py", "huggingface": "python download.py",
 }  # fmt: skip
 """The command that writes the model's files, for templates that do not contain all of them."""
 
@@ -68,5 +69,7 @@ def next_commands(template: str, folder: str, name: str) -> list[str]:
         next_commands("python", ".", "iris")[0]  # "knodel dev model --name iris"
     """
     enter = [] if folder == "." else [f"cd {folder}"]
+    if template == LLM:
+        return [*enter, "knodel deploy -f model.yaml --wait", f"knodel chat {name}"]
     first = [FIRST_COMMANDS[template]] if template in FIRST_COMMANDS else []
     return [*enter, *first, f"knodel dev {SERVED} --name {name}", "knodel deploy -f model.yaml"]

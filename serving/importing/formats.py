@@ -28,7 +28,7 @@ UNSERVED: Final[Mapping[str, str]] = {
     "pytorch": "export the model to ONNX (torch.onnx.export) and deploy that file",
     "torchserve": "export the model to ONNX (torch.onnx.export) and deploy that file",
     "pmml": "export the pipeline to ONNX or save it with skops, and deploy that file",
-    "huggingface": "export a classifier or embeddings to ONNX (optimum-cli export onnx); keep others on KServe",
+    "huggingface": "deploy a classifier or embeddings with --format huggingface; keep others on KServe",
     "vllm": "keep it on KServe",
     "tensorrt": "deploy the ONNX file that the engine was made of",
     "openvino_ir": "deploy the ONNX file that the model was made of",

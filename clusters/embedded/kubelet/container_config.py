@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from clusters.base.objects import Object, name_of, uid_of
+from clusters.base.quantities import MEMORY_LIMIT
 from clusters.embedded.kubelet.node import HOST, Node
 from clusters.embedded.kubelet.process.environment import (
     POD_UID,
@@ -18,7 +19,7 @@ from clusters.embedded.kubelet.process.environment import (
     node_environment,
 )
 from clusters.embedded.kubelet.process.images import command_of, image_of
-from clusters.embedded.kubelet.process.limits import limits_of
+from clusters.embedded.kubelet.process.limits import limits_of, memory_limit
 from clusters.embedded.kubelet.process.mounts import mount_volumes, replace_mount_paths
 from clusters.embedded.kubelet.process.runtime import ContainerConfig
 from clusters.gateway.token import VARIABLE
@@ -58,6 +59,7 @@ async def make_container_config(
         "HOST": HOST,
         "HOSTNAME": name_of(pod),
         "TMPDIR": str(node.folders.scratch(uid)),
+        MEMORY_LIMIT: str(memory_limit(container)),
         TERMINATION_LOG: str(node.folders.termination_log(uid)),
         PROCESS_OF: str(node.folders.state_dir),
         PROCESS_HOME: node.folders.home,

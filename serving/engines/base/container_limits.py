@@ -1,4 +1,7 @@
-"""The limits of this process's container, as its control groups set them (Linux, versions 1 and 2)."""
+"""The limits of this process's container, as its control groups set them (Linux, versions 1 and 2).
+
+The kubelet of one machine makes no control groups. It names the memory limit in the environment.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
+
+from clusters.base.quantities import MEMORY_LIMIT
 
 ROOT: Final = Path("/sys/fs/cgroup")
 GROUPS: Final = Path("/proc/self/cgroup")
@@ -36,7 +41,9 @@ def container_limits() -> ContainerLimits:
     groups = ""
     with suppress(OSError, UnicodeDecodeError):
         groups = GROUPS.read_text()
-    return limits_of(groups, read)
+    found = limits_of(groups, read)
+    named = memory_limit(os.environ.get(MEMORY_LIMIT, ""))
+    return found._replace(memory=min(filter(None, (found.memory, named)), default=0))
 
 
 def available_cores() -> float:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from serving.storage.base.artifact import Artifact
 
 PREFIX: Final = "knodel-model-"
+ENGINE_PREFIX: Final = "knodel-engine-"
+"""Prefixes of the temporary folders with a model's files, and with the socket of an engine."""
 _ATTEMPTS: Final = 10  # to create a folder that no other server removes as a leftover before it is locked
 
 
@@ -33,8 +35,7 @@ class ModelFolder:
     - With `copy`, because a file that is read twice may have changed in between.
 
     Any other folder is used in place. With `in_place` every folder is, for files that are too large to be copied: their
-    digests were verified when they were fetched, and later changes are not noticed. Copies of killed servers are
-    deleted when the next copy is made.
+    digests were verified when they were fetched, and later changes are not noticed.
     """
 
     def __init__(self, artifact: Artifact, only: str = "", *, copy: bool = False, in_place: bool = False) -> None:
@@ -44,9 +45,7 @@ class ModelFolder:
         if artifact.content is None and (in_place or not (artifact.digests or copy)):
             self.path, self._lock = artifact.path, artifact.lock
             return
-        with _copying():
-            _remove_leftovers(Path(tempfile.gettempdir()))
-            self._copy = _temporary_folder()
+        self._copy = temporary_folder(PREFIX)
         self.path = self._copy.path
         try:
             for name in names:
@@ -100,17 +99,25 @@ def only_file(artifact: Artifact, suffixes: tuple[str, ...]) -> str:
     return found[0]
 
 
-def _temporary_folder() -> LockedFolder:
-    for _ in range(_ATTEMPTS):
-        made = lock_folder(Path(tempfile.mkdtemp(prefix=PREFIX)))
-        if made is not None:
-            made.temporary = True
-            return made
+def temporary_folder(prefix: str, place: Path | None = None) -> LockedFolder:
+    """Return a new folder in `place`, by default $TMPDIR, which is deleted when it is released.
+
+    Folders that killed servers of this user have left there are deleted. Raises LoadFailed.
+    """
+    with _copying():
+        place = place or Path(tempfile.gettempdir())
+        _remove_leftovers(place)
+        for _ in range(_ATTEMPTS):
+            made = lock_folder(Path(tempfile.mkdtemp(prefix=prefix, dir=place)))
+            if made is not None:
+                made.temporary = True
+                return made
     raise LoadFailed("other servers delete the temporary folder of the model: set $TMPDIR to another place")
 
 
 def _remove_leftovers(place: Path) -> None:
-    for left in place.glob(f"{PREFIX}*"):
+    """Delete the folders that no process has locked: those of other users stay, and so do links."""
+    for left in (*place.glob(f"{PREFIX}*"), *place.glob(f"{ENGINE_PREFIX}*")):
         with contextlib.suppress(OSError):  # it belongs to another user, or is gone meanwhile
             if left.lstat().st_uid == os.getuid() and (held := lock_folder(left, exclusive=True)) is not None:
                 held.temporary = True
@@ -124,5 +131,5 @@ def _copying() -> Iterator[None]:
         yield
     except OSError as error:
         raise LoadFailed(
-            f"the model's files cannot be copied to the temporary folder ({error.strerror}): give $TMPDIR more space"
+            f"the temporary folder of the model cannot be written ({error.strerror}): give $TMPDIR more space"
         ) from error

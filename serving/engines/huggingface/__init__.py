@@ -1,1 +1,1 @@
-"""Folders of Hugging Face with an ONNX export: tokenizer, model and result of one task."""
+"""Folders of Hugging Face: tokenizer, model and result of one task."""

@@ -27,6 +27,8 @@ _SPECIAL_TOKENS: Final = "special_tokens_map.json"
 _SENTENCE: Final = "sentence_bert_config.json"
 _PROMPTS: Final = "config_sentence_transformers.json"
 
+EXPORT: Final = "export it with `optimum-cli export onnx --model FOLDER OUT`"
+"""The remedy for a model that is not served as it is."""
 CLASSIFY_TEXT: Final = "text-classification"
 CLASSIFY_WORDS: Final = "token-classification"
 FILL_MASK: Final = "fill-mask"
@@ -114,6 +116,13 @@ def read_config(artifact: Artifact) -> FolderConfig:
     )
 
 
+def known_task(config: Mapping[str, Any]) -> str:
+    """Return the task of a configuration's architecture; "" if there is none."""
+    given = config.get("architectures")
+    name = given[0] if isinstance(given, list) and given and isinstance(given[0], str) else ""
+    return next((task for end, task in _TASKS.items() if name.endswith(end)), "")
+
+
 def read_object(artifact: Artifact, name: str) -> dict[str, Any]:
     """Return the JSON object in a file of at most `MAX_JSON` bytes. Raises LoadFailed, StorageError."""
     found = _decode(artifact, name)
@@ -149,9 +158,9 @@ def _task_of(config: Mapping[str, Any], uri: str) -> str:
     given = config.get("architectures")
     if not isinstance(given, list) or not given or not isinstance(given[0], str):
         raise LoadFailed(f"{uri}: {CONFIG} has no architectures, which give the task: save the model again")
-    for end, task in _TASKS.items():
-        if given[0].endswith(end):
-            return task
+    task = known_task(config)
+    if task:
+        return task
     raise LoadFailed(f"{uri}: no task for the architecture {given[0][:80]!r}: use one of …{', …'.join(_TASKS)}")
 
 

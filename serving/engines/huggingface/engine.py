@@ -1,7 +1,8 @@
 """Folders of Hugging Face, as pipelines: texts and images in, labels, entities, candidates and embeddings out.
 
-The task follows from `config.json`. The export in ONNX computes, by the engine of the format onnx; the tokenizer is
-`tokenizer.json`. No code of the folder runs, and no weights but those of the export are read.
+The task follows from `config.json`. The export in ONNX computes, by the engine of the format onnx; without one,
+PyTorch computes with the weights (`*.safetensors`). The tokenizer is `tokenizer.json`. No code of the folder runs, and
+no pickles are read.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from serving.engines.huggingface.config import (
     read_config,
     read_object,
 )
-from serving.engines.huggingface.graph import OnnxGraph, load_engine
+from serving.engines.huggingface.graph import ModelGraph, load_engine
 from serving.engines.huggingface.tokenizer import TextTokenizer, Tokens
 
 if TYPE_CHECKING:
@@ -80,17 +81,17 @@ def load(artifact: Artifact, options: EngineOptions) -> HuggingFaceEngine:
         raise
 
 
-def engine_graph(engine: Any, task: str, uri: str) -> OnnxGraph:
-    """Return the export with the inputs and the output of the task. Raises LoadFailed."""
+def engine_graph(engine: Any, task: str, uri: str) -> ModelGraph:
+    """Return the model with the inputs and the output of the task. Raises LoadFailed."""
     if task == CLASSIFY_IMAGE:
-        return OnnxGraph(engine, (_PIXELS,), _LOGITS, uri)
-    return OnnxGraph(engine, _TEXT_FEEDS, (*_VECTORS, _SENTENCE) if task == EMBEDDINGS else _LOGITS, uri)
+        return ModelGraph(engine, (_PIXELS,), _LOGITS, uri)
+    return ModelGraph(engine, _TEXT_FEEDS, (*_VECTORS, _SENTENCE) if task == EMBEDDINGS else _LOGITS, uri)
 
 
 class HuggingFaceEngine(BaseEngine):
     """The base class of the engines, one for each task. Rows are computed `AT_ONCE` at a time."""
 
-    def __init__(self, graph: OnnxGraph, config: FolderConfig, signature: Signature) -> None:
+    def __init__(self, graph: ModelGraph, config: FolderConfig, signature: Signature) -> None:
         super().__init__(signature)
         self._graph = graph
         self._config = config
@@ -131,7 +132,7 @@ class HuggingFaceEngine(BaseEngine):
 class _TextEngine(HuggingFaceEngine):
     """An engine with a tokenizer."""
 
-    def __init__(self, artifact: Artifact, config: FolderConfig, graph: OnnxGraph, signature: Signature) -> None:
+    def __init__(self, artifact: Artifact, config: FolderConfig, graph: ModelGraph, signature: Signature) -> None:
         content = read_bounded(artifact, TOKENIZER, MAX_TOKENIZER)
         self._tokenizer = TextTokenizer(content, config, artifact.uri)
         super().__init__(graph, config, signature)
@@ -151,7 +152,7 @@ class _TextEngine(HuggingFaceEngine):
 class TextClassifier(_TextEngine):
     """A class or a number for each text, or pair of texts."""
 
-    def __init__(self, artifact: Artifact, config: FolderConfig, graph: OnnxGraph) -> None:
+    def __init__(self, artifact: Artifact, config: FolderConfig, graph: ModelGraph) -> None:
         outputs = (*_LABELLED, _probabilities(config), _COUNTS)
         inputs = (_TEXTS, TensorSpec(PAIR, BYTES, (ANY,)))
         signature = _signature(config, inputs, outputs, (PROBABILITIES, TOKENS), (PAIR,))
@@ -169,7 +170,7 @@ class TextClassifier(_TextEngine):
 class TokenClassifier(_TextEngine):
     """The entities of each text, as JSON."""
 
-    def __init__(self, artifact: Artifact, config: FolderConfig, graph: OnnxGraph) -> None:
+    def __init__(self, artifact: Artifact, config: FolderConfig, graph: ModelGraph) -> None:
         outputs = (TensorSpec(ENTITIES, BYTES, (ANY,)), _COUNTS)
         super().__init__(artifact, config, graph, _signature(config, (_TEXTS,), outputs, (TOKENS,)))
         _check_labels(config, self._probe(artifact.uri), artifact.uri)
@@ -196,7 +197,7 @@ class TokenClassifier(_TextEngine):
 class MaskFiller(_TextEngine):
     """The most likely token for the mask of each text."""
 
-    def __init__(self, artifact: Artifact, config: FolderConfig, graph: OnnxGraph) -> None:
+    def __init__(self, artifact: Artifact, config: FolderConfig, graph: ModelGraph) -> None:
         outputs = (
             TensorSpec(TOKEN, BYTES, (ANY,)), TensorSpec(SCORE, "FP32", (ANY,)), TensorSpec(CANDIDATES, BYTES, (ANY,)),
             _COUNTS,
@@ -257,7 +258,7 @@ class MaskFiller(_TextEngine):
 class Embedder(_TextEngine):
     """A vector for each text."""
 
-    def __init__(self, artifact: Artifact, config: FolderConfig, graph: OnnxGraph) -> None:
+    def __init__(self, artifact: Artifact, config: FolderConfig, graph: ModelGraph) -> None:
         super().__init__(artifact, config, graph, _signature(config, (_TEXTS,), ()))
         shape = self._probe(artifact.uri)
         self._is_pooled = graph.output == _SENTENCE
@@ -294,7 +295,7 @@ class Embedder(_TextEngine):
 class ImageClassifier(HuggingFaceEngine):
     """A class for each image."""
 
-    def __init__(self, artifact: Artifact, config: FolderConfig, graph: OnnxGraph) -> None:
+    def __init__(self, artifact: Artifact, config: FolderConfig, graph: ModelGraph) -> None:
         from serving.engines.huggingface.images import read_processor  # Pillow; text models do not pay for it
 
         self._processor = read_processor(read_object(artifact, PREPROCESSOR), artifact.uri)
@@ -319,7 +320,7 @@ class ImageClassifier(HuggingFaceEngine):
         return _labelled(self._graph.run({_PIXELS: np.stack(pixels)}, cancellation), self._config)
 
 
-_ENGINES: Final[Mapping[str, Callable[[Any, FolderConfig, OnnxGraph], HuggingFaceEngine]]] = {
+_ENGINES: Final[Mapping[str, Callable[[Any, FolderConfig, ModelGraph], HuggingFaceEngine]]] = {
     CLASSIFY_TEXT: TextClassifier,
     CLASSIFY_WORDS: TokenClassifier,
     FILL_MASK: MaskFiller,

@@ -1,4 +1,4 @@
-"""The ONNX export of a folder: which file it is, and its one output that the task needs."""
+"""The model of a folder, by ONNX Runtime or PyTorch: which files it is, and its one output that the task needs."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from serving.engines.base.datatypes import DATATYPES, Tensor
 from serving.engines.base.engine import ANY, Cancellation, Engine, EngineOptions, TensorSpec
 from serving.engines.base.errors import InferenceFailed, LoadFailed
 from serving.engines.base.registry import FORMATS, find_loader
+from serving.engines.huggingface import pytorch
+from serving.engines.huggingface.config import EXPORT
 from serving.engines.huggingface.tasks import Floats
 
 if TYPE_CHECKING:
@@ -24,13 +26,10 @@ _VARIANTS: Final = (
     MODEL, "model_optimized.onnx", "model_quantized.onnx", "model_int8.onnx", "model_uint8.onnx", "model_fp16.onnx",
 )  # fmt: skip
 """Names that optimum and the Hub give to exports, the exact model first."""
-_EXPORT: Final = "export it with `optimum-cli export onnx --model FOLDER OUT`"
-_PICKLED: Final = (".bin", ".pt", ".pth", ".ckpt")
-_SAFE: Final = ".safetensors"
 
 
-def model_file(names: Sequence[str], uri: str) -> str:
-    """Return the name of the ONNX export: `model.onnx`, that in `onnx/`, a quantized one, or the only one.
+def find_export(names: Sequence[str], uri: str) -> str:
+    """Return the name of the ONNX export: `model.onnx`, that in `onnx/`, a quantized one, or the only one; "" for none.
 
     Raises LoadFailed.
     """
@@ -39,21 +38,13 @@ def model_file(names: Sequence[str], uri: str) -> str:
     if found is not None:
         return found
     exports = [name for name in names if name.lower().endswith(SUFFIX)]
-    if len(exports) == 1:
-        return exports[0]
-    if exports:
+    if len(exports) > 1:
         raise LoadFailed(f"{uri} has {len(exports)} {SUFFIX} files: name the one to serve {MODEL}")
-    pickled = next((name for name in names if name.lower().endswith(_PICKLED)), "")
-    if pickled and not any(name.endswith(_SAFE) for name in names):
-        raise LoadFailed(
-            f"{uri} has no ONNX export, and {pickled} is pickled, which runs code when it is loaded: "
-            f"save the model as safetensors (save_pretrained), and {_EXPORT}"
-        )
-    raise LoadFailed(f"{uri} has no ONNX export ({MODEL}, onnx/{MODEL}), which is what is served: {_EXPORT}")
+    return exports[0] if exports else ""
 
 
-class OnnxGraph:
-    """The loaded export, of which one output is computed. `engine` is that of the format onnx."""
+class ModelGraph:
+    """The loaded model, of which one output is computed. `engine` is that of the format onnx, or PyTorch's."""
 
     def __init__(self, engine: Engine, feeds: Collection[str], outputs: Sequence[str], uri: str) -> None:
         """Choose the output: the first of `outputs` that the model has. Raises LoadFailed.
@@ -64,7 +55,7 @@ class OnnxGraph:
         signature = engine.signature
         unknown = [spec.name for spec in signature.inputs if spec.name not in feeds]
         if unknown:
-            raise LoadFailed(f"{uri}: the export has the input {unknown[0]!r}, which the task does not give: {_EXPORT}")
+            raise LoadFailed(f"{uri}: the export has the input {unknown[0]!r}, which the task does not give: {EXPORT}")
         self._dtypes = {spec.name: DATATYPES[spec.datatype].dtype for spec in signature.inputs}
         for spec in signature.inputs:
             _check_variable(spec, uri)
@@ -89,8 +80,13 @@ class OnnxGraph:
 
 
 def load_engine(artifact: Artifact, options: EngineOptions) -> Engine:
-    """Load the export by the engine of the format onnx. Raises LoadFailed, MissingEngine, StorageError."""
-    name = model_file(artifact.names(), artifact.uri)
+    """Load the export by the engine of the format onnx, or weights without an export by PyTorch.
+
+    Raises LoadFailed, MissingEngine, StorageError.
+    """
+    name = find_export(artifact.names(), artifact.uri)
+    if not name:
+        return pytorch.load(artifact, options)
     place, base = posixpath.split(name)
     if base != MODEL:
         return find_loader(FORMATS["onnx"])(artifact.only(name), options)
@@ -103,6 +99,6 @@ def _check_variable(spec: TensorSpec, uri: str) -> None:
     varying = 2 if spec.datatype.startswith("INT") else 1
     if spec.shape is not None and any(size != ANY for size in spec.shape[:varying]):
         raise LoadFailed(
-            f"{uri}: the export's input {spec.name!r} has the fixed shape {list(spec.shape)}: {_EXPORT}, which makes "
+            f"{uri}: the export's input {spec.name!r} has the fixed shape {list(spec.shape)}: {EXPORT}, which makes "
             "dimensions dynamic"
         )

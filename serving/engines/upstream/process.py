@@ -5,17 +5,18 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import shutil
 import signal
 import subprocess
-import tempfile
 import threading
+import time
 from collections import deque
 from pathlib import Path
 from typing import IO, Final
 
 from clusters.base.redact import one_line
 from serving.engines.base.errors import LoadFailed
+from serving.engines.base.folder import ENGINE_PREFIX, temporary_folder
+from serving.engines.upstream.line_limit import LineLimit
 from serving.engines.upstream.program import Command
 
 log = logging.getLogger(__name__)
@@ -26,19 +27,22 @@ MAX_LINE: Final = 2000  # characters of a line that are kept
 GRACE: Final = 5.0  # s for a process to end by itself, which releases its shared memory
 KEPT_LINES: Final = 8
 """Lines that an error of the start quotes."""
-_SHORT: Final = "/tmp"  # noqa: S108 - only for a socket's folder, which mkdtemp makes private
+_SHORT: Final = Path("/tmp")  # noqa: S108 - only for a socket's folder, which mkdtemp makes private
 
 
 class SocketFolder:
-    """A private folder for the socket of an engine, below $TMPDIR if its path is short enough for a socket."""
+    """A private folder for the socket of an engine, below $TMPDIR if its path is short enough for a socket.
+
+    Raises LoadFailed.
+    """
 
     def __init__(self) -> None:
-        path = Path(tempfile.mkdtemp(prefix="knodel-engine-"))
-        if len(os.fsencode(path / SOCKET)) > MAX_PATH:
-            path.rmdir()
-            path = Path(tempfile.mkdtemp(prefix="knodel-engine-", dir=_SHORT))
-        self.path = path
-        self.socket = path / SOCKET
+        self._folder = temporary_folder(ENGINE_PREFIX)
+        if len(os.fsencode(self._folder.path / SOCKET)) > MAX_PATH:
+            self._folder.release()
+            self._folder = temporary_folder(ENGINE_PREFIX, _SHORT)
+        self.path = self._folder.path
+        self.socket = self.path / SOCKET
 
     def clear(self) -> None:
         """Remove the socket of a process that has ended."""
@@ -46,14 +50,14 @@ class SocketFolder:
 
     def close(self) -> None:
         """Remove the folder."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        self._folder.release()
 
 
 class EngineProcess:
     """A process in a session of its own, whose standard input is a pipe that is never written to.
 
     Programs end when the pipe is closed, so they end with this process, also after kill -9. Its output
-    goes to our log and, as the last lines, to the error of a start that fails.
+    goes to our log, within `LineLimit`, and, as the last lines, to the error of a start that fails.
     """
 
     def __init__(self, command: Command) -> None:
@@ -103,9 +107,15 @@ class EngineProcess:
             self._process.stdout.close()
 
     def _read(self, output: IO[bytes]) -> None:
+        limit = LineLimit()
         with contextlib.suppress(OSError, ValueError):  # closed
             while line := output.readline(MAX_LINE):
                 text = one_line(line.decode("utf-8", "replace").strip(), MAX_LINE)
-                if text:
-                    self._lines.append(text)
+                if not text:
+                    continue
+                self._lines.append(text)
+                left_out = limit.admit(text, time.monotonic())
+                if left_out:
+                    log.info("engine: %d lines like the next one were left out", left_out)
+                if left_out is not None:
                     log.info("engine: %s", text)

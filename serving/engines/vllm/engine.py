@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Final
 
 from serving.engines.base.engine import EngineOptions
 from serving.engines.base.errors import LoadFailed, MissingEngine
+from serving.engines.base.weights import check_digests
 from serving.engines.upstream.engine import UpstreamEngine
 from serving.engines.vllm.arguments import read_arguments
-from serving.engines.vllm.folder import check_digests, vet_adapter, vet_model
+from serving.engines.vllm.folder import vet_adapter, vet_model
 from serving.engines.vllm.program import VllmProgram
 
 if TYPE_CHECKING:

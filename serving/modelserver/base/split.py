@@ -36,6 +36,8 @@ its first token and on the mean time between its tokens (`TokenTimes`):
     a stream, the caller left before the first token  until then                until then
     no stream, the engine reports its own times       until the first token     without an age
     no stream otherwise, or no token at all           none: counts as untimed   without an age
+
+The engine's own times are only read at OpenAI's and Anthropic's paths. Each event of the generate extension is a token.
 """
 
 from __future__ import annotations
@@ -61,6 +63,9 @@ PRODUCED_KEY: Final = "knodel.produced"
 """Key of the ASGI scope: when (the loop's time) the model had made all parts of a stream, less waits for the caller."""
 TOKENS_KEY: Final = "knodel.tokens"
 """Key of the ASGI scope: the `TokenTimes` of an answer that is judged on its tokens."""
+
+MOST_BLOCKED: Final = 0.05
+"""Part of a stream's time for which its caller may not read. Beyond it, the time between its tokens is not judged."""
 
 Outcome = Literal["answered", "error", "refused", "left"]
 Headers = Iterable[tuple[bytes, bytes]]
@@ -105,12 +110,26 @@ class TokenTimes:
     as that is unknown. `between` is the mean time between two tokens in seconds, None for fewer than two.
     """
 
-    __slots__ = ("between", "first", "streamed")
+    __slots__ = ("_last", "_seen", "between", "first", "streamed")
 
     def __init__(self, streamed: bool) -> None:
         self.streamed = streamed
         self.first: float | None = None
         self.between: float | None = None
+        self._last = 0.0
+        self._seen = 0
+
+    def observe(self, now: float) -> None:
+        """Note that a token of the stream came `now`."""
+        self.first = now if self.first is None else self.first
+        self._last = now
+        self._seen += 1
+
+    def end(self, blocked: float) -> None:
+        """Set `between` of the noted tokens, unless the stream waited too long for its caller, `blocked` seconds."""
+        took = 0.0 if self.first is None else self._last - self.first
+        if took > 0.0 and blocked <= MOST_BLOCKED * took:
+            self.between = took / (self._seen - 1)
 
     def latency(self, began: float, status: int, now: float) -> float | None:
         """Return the seconds from `began` to the first token; None if they are unknown.

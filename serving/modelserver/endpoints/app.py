@@ -77,13 +77,13 @@ class DataApp:
             Route("/", self._no_post, methods=["POST"]),
             Route("/v1/models", self._names),
             Route("/openapi.json", self._document),
-            Route(INVOCATIONS, _PostEndpoint(lambda _: None, endpoints.invocations)),
+            Route(INVOCATIONS, PostEndpoint(lambda _: None, endpoints.invocations)),
             *mlflow_routes(self._lifecycle),
-            *(Route(path, _PostEndpoint(lambda _: None, app)) for path, app in endpoints.pipelines.items()),
+            *(Route(path, PostEndpoint(lambda _: None, app)) for path, app in endpoints.pipelines.items()),
             Route(f"{PREFIX}/v1/models", self._openai_models),
             Route(f"{PREFIX}/v1/models/{{name}}", self._openai_model),
             *(
-                Route(f"{start}{path}", _PostEndpoint(self._check_language_model, endpoints.openai))
+                Route(f"{start}{path}", PostEndpoint(self._check_language_model, endpoints.openai))
                 for path in PATHS
                 for start in ("", PREFIX)
             ),
@@ -101,7 +101,7 @@ class DataApp:
         return routes
 
     def _post(self, path: str, endpoint: ASGIApp) -> Route:
-        return Route(path, _PostEndpoint(self._check, endpoint))
+        return Route(path, PostEndpoint(self._check, endpoint))
 
     async def _root(self, _: Request) -> Response:
         """Return the name of the model and its paths."""
@@ -182,7 +182,7 @@ class DataApp:
         check_model(self._name, self._revision, params["name"], params.get("version", ""))
 
 
-class _PostEndpoint:
+class PostEndpoint:
     """An ASGI endpoint that checks the path, then the method POST.
 
     A Route with methods=["POST"] would let a GET of `m:predict` match the route of a model's name.

@@ -16,10 +16,12 @@ from serving.modelserver.base.errors import ClientLeft, ServingError, release_fr
 from serving.modelserver.base.headers import JSON_LENGTH
 from serving.modelserver.base.limits import BodyBudget, Lease
 from serving.modelserver.base.responses import BINARY, JSON, send_body, send_error
+from serving.modelserver.base.split import TOKENS_KEY, TokenTimes
 from serving.modelserver.codec.bounded_read import TYPES, BufferedBody, read_body
 from serving.modelserver.codec.protocol_v2 import PreparedRequest, ProtocolCodec, ResponseBody
 from serving.modelserver.execution.inference import BEGAN, Inference, Prepare, Respond
 from serving.modelserver.execution.lifecycle import ServedModel
+from serving.modelserver.openai.upstreams import upstream_of
 
 CodecOf = Callable[[ServedModel], ProtocolCodec[Any]]
 """A function that returns the codec of a protocol for a model."""
@@ -29,10 +31,11 @@ V2: Final[CodecOf] = attrgetter("codec")
 class InferenceEndpoint(ABC):
     """The base class of endpoints: reads the body, and gives its memory back after the response.
 
-    `types` are the accepted Content-Types.
+    `types` are the accepted Content-Types, `streams` is whether the response is a stream.
     """
 
     types: ClassVar[frozenset[bytes]] = TYPES
+    streams: ClassVar[bool] = False
 
     def __init__(self, inference: Inference, budget: BodyBudget, codec_of: CodecOf = V2) -> None:
         self._inference = inference
@@ -64,6 +67,8 @@ class InferenceEndpoint(ABC):
         model = self._inference.model()
         body = await read_body(scope, receive, self._budget, model.codec.limits.body, self.types)
         lease = Lease(partial(self._budget.give_back, body.lent), body.lent)
+        if upstream_of(model.engine) is not None:
+            scope[TOKENS_KEY] = TokenTimes(self.streams)
         try:
             return await self.respond(body, lease, scope, send)
         finally:

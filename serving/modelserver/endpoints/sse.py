@@ -8,6 +8,7 @@ metrics. A stream occupies a slot, and has the deadline of an inference. It ends
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from functools import partial
@@ -24,7 +25,7 @@ from serving.engines.base.errors import Cancelled
 from serving.modelserver.base.errors import ClientLeft, InvalidRequest, ServingError, release_frames
 from serving.modelserver.base.limits import Lease
 from serving.modelserver.base.responses import BROKEN_KEY
-from serving.modelserver.base.split import PRODUCED_KEY
+from serving.modelserver.base.split import PRODUCED_KEY, TOKENS_KEY, TokenTimes
 from serving.modelserver.codec.bounded_read import BufferedBody
 from serving.modelserver.codec.content_router import EVENT_STREAM
 from serving.modelserver.codec.protocol_v2 import PreparedRequest
@@ -45,12 +46,15 @@ THREAD_BODY_SIZE: Final = INLINE_BODY + 1
 class StreamingEndpoint(InferenceEndpoint):
     """An endpoint whose response is a stream of events."""
 
+    streams = True
+
     async def respond(self, body: BufferedBody, lease: Lease, scope: Scope, send: Send) -> None:
         """Send the events. Raises ServingError for an error before the first one."""
         loop = asyncio.get_running_loop()
         parts: StreamQueue[bytes] = StreamQueue(loop)
+        tokens: TokenTimes = scope.get(TOKENS_KEY) or TokenTimes(streamed=True)
         inferring = self._inference.run(
-            partial(self._produce, body, parts),
+            partial(self._produce, body, parts, tokens),
             THREAD_BODY_SIZE,
             connection_of(scope, HttpConnection),
             began=scope.get(BEGAN),
@@ -60,6 +64,7 @@ class StreamingEndpoint(InferenceEndpoint):
 
         def produced(_: object) -> None:
             scope[PRODUCED_KEY] = loop.time() - parts.blocked_seconds
+            tokens.end(parts.blocked_seconds)
             parts.close()
 
         running.add_done_callback(produced)
@@ -81,8 +86,9 @@ class StreamingEndpoint(InferenceEndpoint):
             running.cancel()
 
     def _produce(
-        self, body: BufferedBody, parts: StreamQueue[bytes], model: ServedModel, cancellation: Cancellation | None
-    ) -> None:
+        self, body: BufferedBody, parts: StreamQueue[bytes], tokens: TokenTimes, model: ServedModel,
+        cancellation: Cancellation | None,
+    ) -> None:  # fmt: skip
         """Decode the request, and hand over each part of the response. Runs in a thread.
 
         Raises ServingError, EngineError.
@@ -92,6 +98,7 @@ class StreamingEndpoint(InferenceEndpoint):
         # `closing` closes the stream at once; otherwise the garbage collector would do so later
         with closing(stream_outputs(model.engine, request, cancellation)) as stream:
             for outputs in stream:
+                tokens.observe(time.monotonic())
                 part = codec.encode(request, outputs)
                 if part.json_length is not None:
                     raise InvalidRequest("a stream of events cannot have binary tensors: request JSON")

@@ -122,16 +122,18 @@ class Inference:
         self._slots.resize(slots)
 
     @asynccontextmanager
-    async def occupy(self, client: RequestClient, began: float | None = None) -> AsyncIterator[RequestContext]:
-        """Hold a slot for a request that is computed in another process, and yield its deadline.
+    async def occupy(
+        self, client: RequestClient, began: float | None = None, slots: int = 1
+    ) -> AsyncIterator[RequestContext]:
+        """Hold `slots` for a request that is computed in another process, and yield its deadline.
 
         `began` is as in `run`. Raises NotReady, Overloaded, QueueExpired, ClientLeft.
         """
         self._lifecycle.model()
         request = self._context(client, None, began, NO_LEASE)
-        if not self._slots.try_acquire():
-            await self._wait_for_slot(request)
-        release = self._slot_releaser()
+        if not self._slots.try_acquire(slots):
+            await self._wait_for_slot(request, slots)
+        release = self._slot_releaser(slots)
         try:
             yield request
         finally:
@@ -223,8 +225,8 @@ class Inference:
             return RequestContext(deadline, self._timeout, client, body)
         return RequestContext(min(deadline, now + timeout), min(timeout, self._timeout), client, body)
 
-    async def _wait_for_slot(self, request: RequestContext) -> None:
-        place = self._slots.enqueue()
+    async def _wait_for_slot(self, request: RequestContext, slots: int = 1) -> None:
+        place = self._slots.enqueue(slots)
         judged = CURRENT.get()
         if judged is None:
             self._uncounted += 1
@@ -236,7 +238,7 @@ class Inference:
         try:
             await place
         except BaseException:
-            self._slots.abandon(place)
+            self._slots.abandon(place, slots)
             raise
         else:
             if judged is not None and judged.waits_for_others:
@@ -247,15 +249,15 @@ class Inference:
             if judged is None:
                 self._uncounted -= 1
 
-    def _slot_releaser(self) -> Callable[[], None]:
-        """Return the function that releases the slot of the current request."""
+    def _slot_releaser(self, slots: int = 1) -> Callable[[], None]:
+        """Return the function that releases the slots of the current request."""
         if CURRENT.get() is not None:
-            return self._slots.release
+            return partial(self._slots.release, slots)
         self._uncounted += 1
 
         def release() -> None:
             self._uncounted -= 1
-            self._slots.release()
+            self._slots.release(slots)
 
         return release
 

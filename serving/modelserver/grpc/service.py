@@ -28,7 +28,7 @@ from serving.modelserver.base.errors import (
     release_frames,
 )
 from serving.modelserver.base.limits import Lease
-from serving.modelserver.base.split import CURRENT, InFlight, SplitStats, is_of_split
+from serving.modelserver.base.split import CURRENT, TOKENS_KEY, InFlight, SplitStats, TokenTimes, is_of_split
 from serving.modelserver.codec.messages import metadata_shape
 from serving.modelserver.codec.protocol_v2 import PreparedRequest
 from serving.modelserver.endpoints.app import EXTENSIONS, SERVER_NAME
@@ -43,6 +43,7 @@ from serving.modelserver.grpc.library import grpc
 from serving.modelserver.grpc.statuses import REVISION, Metadata, code_of, metadata_of, status_of
 from serving.modelserver.grpc.wire import text_of
 from serving.modelserver.observe.response_stats import GRPC, GRPC_OTHER
+from serving.modelserver.openai.upstreams import upstream_of
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +74,10 @@ class CallMetrics(Protocol):
 
     def observe(self, protocol: str, code: int, seconds: float) -> None:
         """Count a response: the number of its gRPC status, and its duration."""
+        ...
+
+    def observe_latency(self, protocol: str, code: int, seconds: float | None) -> None:
+        """Count the time by which a response is judged in place of its duration; None if it has no known time."""
         ...
 
 
@@ -274,8 +279,18 @@ class InferenceService:
     async def _infer_on(
         self, target: InferenceTarget, began: float | None, message: bytes, context: Context, held: Lease
     ) -> bytes:
+        if upstream_of(target.inference.model().engine) is not None:
+            self._leave_untimed()
         prepare = partial(self._prepare, target, message)
         return await target.inference.infer(prepare, len(message), CLIENT, context.time_remaining(), began, held)
+
+    def _leave_untimed(self) -> None:
+        """Count the current call without a time: the completion takes as long as the caller's `max_tokens`."""
+        if self._metrics is not None:
+            self._metrics.observe_latency(GRPC, _OK, None)
+        judged = CURRENT.get()
+        if judged is not None:
+            judged.scope[TOKENS_KEY] = TokenTimes(streamed=False)
 
     @asynccontextmanager
     async def _using(self, name: str, context: Context, *, work: bool) -> AsyncIterator[InferenceTarget]:

@@ -31,6 +31,9 @@ from serving.modelserver.models.loader import MemoryGauge, ModelLoader
 from serving.modelserver.models.repository_model import RepositoryModel
 from serving.modelserver.models.room import InsufficientMemory
 from serving.modelserver.models.routing import ModelRouter
+from serving.modelserver.models.selection import SelectedModel
+from serving.modelserver.openai.listing import model_names
+from serving.modelserver.openai.upstreams import upstream_of
 from serving.modelserver.ports import Ports
 from serving.storage.base.artifact import Artifact
 
@@ -89,7 +92,8 @@ class ManyModels:
         )
         self._tasks: set[asyncio.Task[None]] = set()
         self.lifecycle = ModelLifecycle(self._workers)
-        self.app: ASGIApp = ModelRouter(self._models, self.lifecycle)
+        selected = SelectedModel(self._models, context.budget, context.limits.body)
+        self.app: ASGIApp = ModelRouter(self._models, self.lifecycle, selected, self._language_models)
         for assignment in models_in(folder, options.format, options.bounds):
             self._add(self._make_model(assignment))
 
@@ -211,6 +215,14 @@ class ManyModels:
         host = model.next_host() if model.loaded is None else model.loaded.host
         InferenceTarget(name, host.assignment.revision, host.inference).check(name, version)
         return host.lifecycle.ready
+
+    def _language_models(self) -> Sequence[str]:
+        """Return the names of the loaded language models and of their adapters."""
+        found = []
+        for name, model in self._models.items():
+            if model.loaded is not None and (upstream := upstream_of(model.loaded.host.lifecycle.model().engine)):
+                found += model_names(name, upstream.program.adapters)
+        return found
 
     def _make_model(self, assignment: Assignment) -> RepositoryModel:
         return RepositoryModel(assignment, self._context, Stats(time.monotonic), self._request_load, time.monotonic)

@@ -24,13 +24,13 @@ class RequestMetrics:
     """Counts responses by protocol and code, their durations, and batch sizes. Only the event loop may use it.
 
     Durations have finer buckets than the page, because `response_stats` reads the same counts. `split` counts the
-    requests that the judge of a rollout counts. `latencies` are the times by which responses of the protocol `openai`
-    are judged, by status code, where durations depend on the caller. `monotonic` is the loop's time.
+    requests that the judge of a rollout counts. `latencies` are the times by which responses are judged, by protocol
+    and status code, for protocols whose durations depend on the caller. `monotonic` is the loop's time.
     """
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self.split = SplitStats(monotonic)
-        self.latencies: dict[int, BucketCounter] = {}
+        self.latencies: dict[str, dict[int, BucketCounter]] = {}
         self._durations: dict[str, dict[int, BucketCounter]] = {}
         self._batches = BucketCounter(BATCH_BOUNDS)
 
@@ -42,9 +42,11 @@ class RequestMetrics:
             made = self._durations.setdefault(protocol, {})[code] = BucketCounter(LATENCY_EDGES)
             made.add(seconds)
 
-    def observe_latency(self, code: int, seconds: float) -> None:
-        """Count the time by which a response of the protocol `openai` is judged, in seconds."""
-        self.latencies.setdefault(code, BucketCounter(LATENCY_EDGES)).add(seconds)
+    def observe_latency(self, protocol: str, code: int, seconds: float | None) -> None:
+        """Count the time by which a response is judged in place of its duration; None if it has no known time."""
+        counted = self.latencies.setdefault(protocol, {})
+        if seconds is not None:
+            counted.setdefault(code, BucketCounter(LATENCY_EDGES)).add(seconds)
 
     @property
     def durations(self) -> Mapping[str, Mapping[int, BucketCounter]]:

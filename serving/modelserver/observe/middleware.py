@@ -77,21 +77,20 @@ class ObservabilityMiddleware:
             seconds = now - start
             status = scope.get(BROKEN_KEY) or status or scope.get(REFUSED_KEY, ClientLeft.status)
             self._metrics.observe(protocol, status, seconds)
-            if protocol == OPENAI:
-                self._observe_latency(scope, status, seconds, now)
+            if protocol == OPENAI or TOKENS_KEY in scope or protocol in self._metrics.latencies:
+                self._observe_latency(protocol, scope, status, seconds, now)
             if judged is not None:
                 split.end(judged, status, now)
             if self._access_log is not None:
                 trace = scope.get(TRACE_KEY, "")
                 self._access_log.write(scope["method"], scope["path"], status, seconds, trace)
 
-    def _observe_latency(self, scope: Scope, status: int, seconds: float, now: float) -> None:
+    def _observe_latency(self, protocol: str, scope: Scope, status: int, seconds: float, now: float) -> None:
         """Count the time to the first token of an answer that has tokens, else its whole time."""
         tokens: TokenTimes | None = scope.get(TOKENS_KEY)
         began = max(scope.get(RECEIVED_KEY, 0.0), now - seconds)
         latency = seconds if tokens is None else tokens.latency(began, status, now)
-        if latency is not None:
-            self._metrics.observe_latency(status, latency)
+        self._metrics.observe_latency(protocol, status, latency)
 
 
 def protocol_of(method: str, path: str) -> str:

@@ -61,7 +61,8 @@ class ResponseStats:
                     errors += times.total
                 elif outcome == "timed":
                     timed += times.total
-                    counted = self._metrics.latencies.get(code) if protocol == OPENAI else times
+                    judged = self._metrics.latencies.get(protocol)
+                    counted = times if judged is None else judged.get(code)
                     for bucket, count in by_bucket(counted.counts).items() if counted else ():
                         latency[bucket] = latency.get(bucket, 0) + count
         return {

@@ -34,13 +34,20 @@ from serving.modelserver.base.errors import (
 )
 from serving.modelserver.base.limits import BodyBudget, Lease
 from serving.modelserver.base.responses import BROKEN_KEY, JSON, send_body
-from serving.modelserver.base.split import TOKENS_KEY, TokenTimes
+from serving.modelserver.base.split import MOST_BLOCKED, TOKENS_KEY, TokenTimes
 from serving.modelserver.codec.bounded_read import read_body
 from serving.modelserver.codec.messages import explain_decode_error
 from serving.modelserver.execution.inference import BEGAN, Inference, RequestContext
-from serving.modelserver.openai.errors import EngineRestarts, ModelNotFound, anthropic_error, mend_error, openai_error
+from serving.modelserver.openai.errors import (
+    EngineRestarts,
+    InvalidParameter,
+    ModelNotFound,
+    anthropic_error,
+    mend_error,
+    openai_error,
+)
 from serving.modelserver.openai.metrics import LlmMetrics
-from serving.modelserver.openai.paths import GENERATING, MESSAGES, PREFIX
+from serving.modelserver.openai.paths import GENERATING, MESSAGES, PREFIX, SEVERAL_ANSWERS
 from serving.modelserver.openai.tokens import StreamObserver, body_times, body_usage
 
 MAX_ANSWER: Final = 64 << 20  # bytes of a response that is not a stream
@@ -48,8 +55,6 @@ EVENTS: Final = b"text/event-stream"
 _PASSED: Final = frozenset({b"content-type", b"cache-control", b"retry-after", b"x-request-id"})
 _FORWARDED: Final = frozenset({b"x-request-id", b"traceparent", b"anthropic-version", b"anthropic-beta"})
 _LONGEST_HEADER: Final = 1024  # bytes of a value; a longer one is not passed on
-MOST_BLOCKED: Final = 0.05
-"""Part of a stream's time for which its caller may not read. Beyond it, the time between its tokens is not judged."""
 _MAX_QUOTED: Final = 100  # characters of a model's name that a message repeats
 
 
@@ -58,6 +63,7 @@ class _Head(msgspec.Struct):
 
     model: str | None = None
     stream: Any = False
+    n: Any = 1
 
 
 _HEAD: Final = msgspec.json.Decoder(_Head)
@@ -94,17 +100,22 @@ class OpenAiEndpoint:
         body = await read_body(scope, receive, self._budget, model.codec.limits.body)
         lease = Lease(partial(self._budget.give_back, body.lent), body.lent)
         try:
-            content, streamed = self._prepare(engine, body.content)
+            content, head = self._prepare(engine, body.content)
+            several = path in SEVERAL_ANSWERS and isinstance(head.n, int) and head.n > 1
+            slots = head.n if several else 1  # each answer takes one; the engine refuses other values of n
+            if slots > engine.slots:
+                most = f"the model computes {engine.slots} answers at once: send at most {engine.slots}"
+                raise InvalidParameter("n", f"n is {slots}, and {most}")
             if path in GENERATING:
-                scope[TOKENS_KEY] = TokenTimes(streamed)
+                scope[TOKENS_KEY] = TokenTimes(head.stream is True)
             client = connection_of(scope, HttpConnection)
-            async with self._inference.occupy(client, scope.get(BEGAN)) as request:
+            async with self._inference.occupy(client, scope.get(BEGAN), slots) as request:
                 await _Exchange(engine, path, request, client, scope, send, self._metrics, self._waker).run(content)
         finally:
             lease.release()
 
-    def _prepare(self, engine: UpstreamEngine, content: bytes) -> tuple[bytes, bool]:
-        """Check the request; return the body for the engine, and whether the answer is to be a stream.
+    def _prepare(self, engine: UpstreamEngine, content: bytes) -> tuple[bytes, _Head]:
+        """Check the request; return the body for the engine, and the members that the server reads.
 
         Raises InvalidRequest, ModelNotFound.
         """
@@ -116,7 +127,7 @@ class OpenAiEndpoint:
             raise InvalidRequest(f"the body is not a valid request: {explain_decode_error(error)}") from error
         except InputRefused as error:
             raise InvalidRequest(str(error)) from error
-        return content if changed is None else _ENCODE(changed), head.stream is True
+        return content if changed is None else _ENCODE(changed), head
 
     def _adapter(self, engine: UpstreamEngine, asked: str | None) -> str:
         """Return the adapter that a request asks for, "" for none. Raises InvalidRequest, ModelNotFound."""

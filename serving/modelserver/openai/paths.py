@@ -20,3 +20,5 @@ PATHS: Final = (
 """Paths that an engine may have."""
 GENERATING: Final = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/responses", MESSAGES})
 """Paths whose answers are made token by token; the caller determines how many."""
+SEVERAL_ANSWERS: Final = frozenset({"/v1/chat/completions", "/v1/completions"})
+"""Paths whose member `n` is the number of answers."""

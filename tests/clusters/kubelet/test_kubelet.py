@@ -14,6 +14,7 @@ import pytest
 
 from clusters.base.identity import PROC
 from clusters.base.objects import ANNOTATION_PORTS, POD, SECRET, Object, condition_of
+from clusters.base.quantities import MEMORY_LIMIT
 from clusters.embedded.kubelet import ContainerImage, find_leftovers
 from clusters.embedded.kubelet.process.folders import Folders, log_path
 from clusters.gateway.token import VARIABLE
@@ -62,7 +63,8 @@ async def test_the_process_gets_its_ports_and_its_containers_environment(nodes: 
         {"name": "B", "value": "$(A)-$(HOSTNAME)"},
         {"name": "NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
     ]
-    await nodes.create(make_pod("a", "--port=$(PORT)", container={"env": env, "ports": ports}))
+    resources = {"limits": {"memory": "2Gi"}}
+    await nodes.create(make_pod("a", "--port=$(PORT)", container={"env": env, "ports": ports, "resources": resources}))
 
     pod = await nodes.ready("a")
 
@@ -76,6 +78,7 @@ async def test_the_process_gets_its_ports_and_its_containers_environment(nodes: 
     assert environment["MANAGEMENT_PORT"] == str(real["9095"])
     assert (environment["HOST"], environment["HOSTNAME"], environment["NAME"]) == ("127.0.0.1", "a", "a")
 
+    assert environment[MEMORY_LIMIT] == str(2 << 30)
     assert (environment["A"], environment["B"]) == ("one", "one-$(HOSTNAME)")
     assert f"--port={real['8000']}" in (PROC / str(process_of(pod).pid) / "cmdline").read_text().split("\0")
     assert "started" in log_path(nodes.state, pod).read_text()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from serving.cli.projects import FIRST_COMMANDS, NAMES, fill, next_commands, template_files
+from serving.cli.projects import FIRST_COMMANDS, LLM, NAMES, fill, next_commands, template_files
 from serving.types.validation import validate_model
 from tests.serving.cli.conftest import Knodel, check
 from tests.support.dev import Dev
@@ -37,13 +37,24 @@ def test_a_project_has_a_valid_model_its_example_a_test_and_a_readme_without_pla
 
     assert list(validate_model(None, model)) == []
     assert model["metadata"]["name"] == "my-iris"
-    assert model["spec"]["storageUri"] == (folder / "model").as_uri()
-    assert json.loads((folder / "model" / "example.json").read_text())["inputs"]
+    if template != LLM:
+        assert model["spec"]["storageUri"] == (folder / "model").as_uri()
+        assert json.loads((folder / "model" / "example.json").read_text())["inputs"]
     assert {"README.md", "requirements.txt", "test_model.py"} <= {path.name for path in folder.iterdir()}
     assert not [path for path in folder.rglob("*") if path.is_file() and "{{" in path.read_text()]
     commands = [line.strip() for line in lines[lines.index("next:") + 1 :]]
     readme = (folder / "README.md").read_text()
     assert all(command in readme for command in commands if not command.startswith("cd "))
+
+
+def test_the_models_of_a_language_model_are_of_the_hub(knodel: Knodel, tmp_path: Path) -> None:
+    create(knodel, tmp_path / "chat", LLM)
+    for file, named in (("model.yaml", "gguf"), ("vllm.yaml", "vllm")):
+        model = yaml.safe_load((tmp_path / "chat" / file).read_text())
+        assert list(validate_model(None, model)) == []
+        assert (model["metadata"]["name"], model["spec"]["modelFormat"]) == ("chat", named)
+        assert model["spec"]["storageUri"].startswith("hf://")
+    assert next_commands(LLM, ".", "chat") == ["knodel deploy -f model.yaml --wait", "knodel chat chat"]
 
 
 def test_files_are_not_overwritten_and_nothing_is_written_beside_them(knodel: Knodel, tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ import os
 
 import pytest
 
-from serving.engines.base.container_limits import ContainerLimits, available_cores, limits_of
+from clusters.base.quantities import MEMORY_LIMIT
+from serving.engines.base.container_limits import ContainerLimits, available_cores, container_limits, limits_of
 
 V1 = "4:memory:/pods/a\n2:cpu,cpuacct:/pods/a\n1:name=systemd:/\n"
 
@@ -35,6 +36,15 @@ def test_the_smallest_limit_of_a_group_and_those_above_it_holds(
     groups: str, files: dict[str, str], limits: tuple[float, int]
 ) -> None:
     assert limits_of(groups, lambda path: files.get(path, "")) == ContainerLimits(*limits)
+
+
+def test_the_smaller_limit_of_memory_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(MEMORY_LIMIT, raising=False)
+    of_groups = container_limits().memory
+    for named in ("4096", str(1 << 59), "0", "much"):
+        monkeypatch.setenv(MEMORY_LIMIT, named)
+        known = [limit for limit in (of_groups, int(named) if named.isdigit() else 0) if limit]
+        assert container_limits().memory == min(known, default=0)
 
 
 def test_no_more_cores_are_available_than_the_process_may_use() -> None:

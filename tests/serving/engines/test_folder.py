@@ -12,6 +12,7 @@ import pytest
 
 from serving.engines.base.errors import LoadFailed
 from serving.engines.base.folder import PREFIX, ModelFolder, only_file
+from serving.engines.upstream.process import MAX_PATH, SOCKET, SocketFolder
 from serving.storage.base.artifact import Artifact
 from tests.support.tabular import folder
 
@@ -19,9 +20,11 @@ HOLD_ON = """
 import signal
 from pathlib import Path
 from serving.engines.base.folder import ModelFolder
+from serving.engines.upstream.process import SocketFolder
 from serving.storage.base.artifact import Artifact
-made = ModelFolder(Artifact(Path("m"), b"content"), "file")
+made, socket = ModelFolder(Artifact(Path("m"), b"content"), "file"), SocketFolder()
 print(made.path, flush=True)
+print(socket.path, flush=True)
 signal.pause()
 """
 
@@ -52,15 +55,18 @@ def test_what_a_killed_server_left_goes_and_what_a_living_one_has_stays(temporar
         paths = []
         for server in servers:
             assert server.stdout is not None
-            paths.append(Path(server.stdout.readline().strip()))
+            paths += [Path(server.stdout.readline().strip()) for _ in range(2)]
         servers[0].send_signal(signal.SIGKILL)
         servers[0].wait()
         assert all(path.exists() for path in paths)
         other = temporary / "another"
         other.mkdir()
-        with ModelFolder(Artifact(Path("m"), b"content"), "file") as made:
-            assert sorted(temporary.iterdir()) == sorted([made.path, paths[1], other])
-            assert (paths[1] / "file").read_bytes() == b"content"
+        made = SocketFolder()
+        assert sorted(temporary.iterdir()) == sorted([made.path, *paths[2:], other])
+        assert (paths[2] / "file").read_bytes() == b"content"
+        made.close()
+        with ModelFolder(Artifact(Path("m"), b"content"), "file") as copied:
+            assert sorted(temporary.iterdir()) == sorted([copied.path, *paths[2:], other])
     finally:
         for server in servers:
             server.kill()
@@ -79,6 +85,16 @@ def test_a_place_for_copies_that_cannot_be_written_is_an_error_with_a_remedy(tem
     temporary.rmdir()
     with pytest.raises(LoadFailed, match=r"\$TMPDIR"):
         ModelFolder(Artifact(Path("m"), b"content"), "file")
+
+
+def test_a_socket_has_a_short_path(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    long = temporary / ("x" * MAX_PATH)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    folder = SocketFolder()
+    assert len(str(folder.path / SOCKET)) <= MAX_PATH and folder.path.stat().st_mode & 0o077 == 0
+    folder.close()
+    assert not folder.path.exists() and not list(long.iterdir())
 
 
 def test_files_are_found_as_formats_are_without_regard_to_case(tmp_path: Path) -> None:

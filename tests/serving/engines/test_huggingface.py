@@ -15,9 +15,9 @@ from PIL import Image
 
 from serving.engines.base.datatypes import Tensor
 from serving.engines.base.engine import ANY, Cancellation, EngineOptions
-from serving.engines.base.errors import Cancelled, InputRefused, LoadFailed
+from serving.engines.base.errors import Cancelled, InputRefused, LoadFailed, MissingEngine
 from serving.engines.base.registry import find_format
-from serving.engines.huggingface import images
+from serving.engines.huggingface import images, pytorch
 from serving.engines.huggingface.engine import AT_ONCE, HuggingFaceEngine, as_objects, load
 from serving.engines.huggingface.tasks import LabelledToken, group_entities
 from serving.engines.layouts.detect import find_layout
@@ -35,6 +35,7 @@ from tests.support.huggingface_folders import (
     vector_graph,
     write,
 )
+from tests.support.small_llama import safetensors
 
 Load = Callable[[dict[str, Any]], HuggingFaceEngine]
 ENTITIES = ["O", "B-PER", "I-PER", "B-LOC"]
@@ -334,6 +335,11 @@ def test_a_folder_with_its_names_and_model_type_is_found(tmp_path: Path) -> None
     assert find_layout(plain, "m").format == "" and find_format("", plain.names()).name == "onnx"
     broken = artifact(write(tmp_path / "broken", {**files, "config.json": b"{"}))
     assert find_layout(broken, "m").format == ""
+    bare = {name: content for name, content in files.items() if name != "onnx/model.onnx"} | {"model.safetensors": b""}
+    assert find_layout(artifact(write(tmp_path / "bare", bare)), "m").format == "huggingface"
+    bare["config.json"] = config("LlamaForCausalLM")
+    generates = artifact(write(tmp_path / "generates", bare))
+    assert find_layout(generates, "m").format == "" and find_format("", generates.names()).name == "vllm"
     for missing in ("tokenizer.json", "onnx/model.onnx"):
         left = {name: content for name, content in files.items() if name != missing}
         assert find_layout(artifact(write(tmp_path / Path(missing).name, left)), "m").format == ""
@@ -348,7 +354,13 @@ def damaged(**changes: Any) -> dict[str, Any]:
     return {name: content for name, content in files.items() if content is not None}
 
 
+def weights(**changes: Any) -> dict[str, Any]:
+    """The files of a classification with weights in place of an ONNX export."""
+    return damaged(**{"model": None, "model.safetensors": WEIGHTS, **changes})
+
+
 KIND = "BertForSequenceClassification"
+WEIGHTS = safetensors({"classifier.weight": np.zeros((2, 3), np.float32)})
 SENTENCE = {"modules.json": MODULES, "model": vector_graph(Numbers(1))}
 
 
@@ -377,9 +389,12 @@ SENTENCE = {"modules.json": MODULES, "model": vector_graph(Numbers(1))}
         (damaged(tokenizer=None), "has no file tokenizer.json, .*: save the fast tokenizer"),
         (damaged(tokenizer=b"{}"), "tokenizer.json cannot be loaded"),
         (damaged(model=b"broken"), "ONNX Runtime cannot load model.onnx"),
-        (damaged(model=None), "no ONNX export .*: export it with `optimum-cli"),
-        (damaged(model=None, **{"model.safetensors": b""}), "no ONNX export .*: export it with `optimum-cli"),
-        (damaged(model=None, **{"pytorch_model.bin": b""}), "pytorch_model.bin is pickled, .*: save .* as safetensors"),
+        (damaged(model=None), r"has no weights \(\*.safetensors\)"),
+        (weights(**{"model.safetensors": b""}), "model.safetensors has 0 bytes and no header"),
+        (weights(**{"model.safetensors": None, "pytorch_model.bin": b""}), "is pickled, .* never read: convert it by"),
+        (weights(**{"model.safetensors": None, "model-00001-of-00002.safetensors": WEIGHTS}), "but not model-00002"),
+        (weights(**{"adapter_config.json": {}}), "is an adapter .adapter_config.json.: merge it"),
+        (weights(config=config(KIND, quantization_config={"bits": 4})), "has quantized weights"),
         (damaged(model=None, **{"a.onnx": b"", "b.onnx": b""}), r"has 2 .onnx files: name the one to serve model.onnx"),
         (damaged(model=text_graph(Numbers(2), per_token=False, batch=1)), "has the fixed shape"),
         (damaged(model=text_graph(Numbers(2), per_token=False, names=("bbox", "input_ids", "attention_mask"))),
@@ -404,3 +419,9 @@ SENTENCE = {"modules.json": MODULES, "model": vector_graph(Numbers(1))}
 def test_a_damaged_folder_is_refused_with_the_reason(files: dict[str, Any], reason: str, loaded: Load) -> None:
     with pytest.raises(LoadFailed, match=reason):
         loaded(files)
+
+
+def test_weights_without_their_library_name_the_extra(monkeypatch: pytest.MonkeyPatch, loaded: Load) -> None:
+    monkeypatch.setattr(pytorch, "_LIBRARIES", ("no_such_library",))
+    with pytest.raises(MissingEngine, match=r"needs no_such_library, .*knodel\[huggingface-torch\].*; or export it"):
+        loaded(weights())

@@ -76,22 +76,43 @@ async def test_who_gives_up_as_the_slot_arrives_gives_it_back(stats: Stats) -> N
     assert slots.try_acquire()
 
 
+async def test_a_request_of_several_slots_takes_them_at_once_and_is_not_overtaken(stats: Stats) -> None:
+    slots = SlotQueue(3, 9, stats)
+    assert slots.try_acquire(2)
+    two, one = slots.enqueue(2), slots.enqueue()
+    assert load(stats) == (2, 3) and not slots.try_acquire()  # one slot is free, and `two` is before
+    slots.release(2)
+    assert two.done() and one.done()
+    assert load(stats) == (3, 0)
+    waits, behind = slots.enqueue(3), slots.enqueue()
+    slots.release(2)
+    assert not waits.done() and not behind.done()
+    fail_future(waits, ClientLeft())
+    slots.abandon(waits, 3)
+    assert behind.done() and load(stats) == (2, 0)
+    assert isinstance(waits.exception(), ClientLeft)
+    slots.abandon(behind)
+    slots.release()
+    assert load(stats) == (0, 0) and slots.try_acquire(3) and not slots.try_acquire()
+
+
 async def test_a_slot_is_never_lost_whatever_the_order(stats: Stats) -> None:
     slots = SlotQueue(2, 50, stats)
 
     async def caller(index: int) -> None:
-        if not slots.try_acquire():
-            place = slots.enqueue()
+        count = 1 + index % 2
+        if not slots.try_acquire(count):
+            place = slots.enqueue(count)
             if index % 3 == 0:
                 asyncio.get_running_loop().call_soon(fail_future, place, ClientLeft())
             try:
                 await place
             except ClientLeft:
-                slots.abandon(place)
+                slots.abandon(place, count)
                 return
         assert stats.active <= 2
         await asyncio.sleep(0)
-        slots.release()
+        slots.release(count)
 
     await asyncio.gather(*(caller(index) for index in range(40)))
     assert load(stats) == (0, 0)

@@ -1,7 +1,8 @@
 """python -m tests.support.engine_stub SOCKET, with the key in STUB_KEY. It ends with its standard input.
 
-The member `user` of a request is JSON with what is to happen: {"die": N} ends the process after N tokens, {"error": N}
-sends an error event, {"status": S} answers with this status, {"endless": true} sends tokens until the caller leaves,
+The member `user` of a request, or its prompt, is JSON with what is to happen: {"die": N} ends the process after N
+tokens, {"error": N} sends an error event, {"status": S} answers with this status, {"endless": true} sends tokens until
+the caller leaves,
 {"set": {…}} changes the page /state; its member `metrics` is the page /metrics, which is 404 without it. {"pause": S}
 waits S seconds for each token, {"timings": {…}} is reported as llama.cpp does in an answer that is no stream.
 """
@@ -54,7 +55,8 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 async def generate(path: str, body: dict[str, Any], headers: dict[str, str], writer: asyncio.StreamWriter) -> None:
     """Answer a request for text: the words w0 w1 w2 …"""
-    wish = json.loads(body.get("user") or "{}")
+    prompt = str(body.get("prompt"))
+    wish = json.loads(body.get("user") or (prompt if prompt.startswith("{") else "{}"))
     STATE.update(wish.get("set", {}))
     if "status" in wish:
         message = wish.get("message", "as asked")

@@ -34,11 +34,17 @@ def limits_of(container: Object) -> ProcessLimits:
         resource.RLIMIT_CORE: (0, 0),  # a core dump contains the model and its requests
         resource.RLIMIT_NOFILE: (files, files),
     }
-    memory = ((container.get("resources") or {}).get("limits") or {}).get("memory")
-    if memory is not None:
-        try:
-            data = min(int(parse_quantity(str(memory)) * DATA_FACTOR) + DATA_HEADROOM, LARGEST_LIMIT)
-        except ValueError as error:
-            raise CreateContainerConfigError(f"invalid memory limit {memory!r}: it {error}") from error
+    memory = memory_limit(container)
+    if memory:
+        data = min(memory * DATA_FACTOR + DATA_HEADROOM, LARGEST_LIMIT)
         limits[resource.RLIMIT_DATA] = (data, data)
     return limits
+
+
+def memory_limit(container: Object) -> int:
+    """Return the memory limit of a container in bytes, 0 for none. Raises CreateContainerConfigError."""
+    memory = ((container.get("resources") or {}).get("limits") or {}).get("memory")
+    try:
+        return 0 if memory is None else int(parse_quantity(str(memory)))
+    except ValueError as error:
+        raise CreateContainerConfigError(f"invalid memory limit {memory!r}: it {error}") from error

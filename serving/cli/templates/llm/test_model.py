@@ -1,28 +1,22 @@
-"""Test the class without a server: `python download.py`, then `pytest`."""
+"""Test the deployed Model: `knodel deploy -f model.yaml --wait`, then `pytest`."""
 
-from pathlib import Path
+from ask import MODEL, client
 
-import numpy as np
-import pytest
-from model.model import Model
-
-from serving.engines.base.errors import InputRefused
+ASKED = {"model": MODEL, "messages": [{"role": "user", "content": "Name three colours."}], "max_tokens": 8}
 
 
-@pytest.fixture(scope="module")
-def model() -> Model:
-    """Return the loaded model."""
-    made = Model()
-    made.load(Path(__file__).parent / "model")
-    return made
+def test_the_model_is_listed():
+    assert MODEL in [one.id for one in client().models.list()]
 
 
-def test_a_prompt_has_an_answer_in_parts(model: Model) -> None:
-    parts = list(model.predict(np.array([b"Name three colours."], dtype=object), np.array([8])))
+def test_a_question_has_an_answer():
+    answer = client().chat.completions.create(**ASKED)
 
-    assert 0 < len(parts) <= 8
+    assert answer.choices[0].message.content
+    assert 0 < answer.usage.completion_tokens <= 8
 
 
-def test_a_length_that_is_impossible_is_refused(model: Model) -> None:
-    with pytest.raises(InputRefused):
-        next(model.predict(np.array([b"x"], dtype=object), np.array([0])))
+def test_an_answer_comes_in_parts():
+    parts = [part for part in client().chat.completions.create(**ASKED, stream=True) if part.choices]
+
+    assert len(parts) > 1

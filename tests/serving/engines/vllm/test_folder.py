@@ -14,7 +14,8 @@ import pytest
 
 from serving.engines.base.engine import Adapter
 from serving.engines.base.errors import LoadFailed
-from serving.engines.vllm.folder import check_digests, vet_adapter, vet_model
+from serving.engines.base.weights import check_digests
+from serving.engines.vllm.folder import vet_adapter, vet_model
 from serving.storage.base import disk
 from serving.storage.base.artifact import Artifact
 from serving.storage.base.errors import StorageError
@@ -111,7 +112,7 @@ def index_elsewhere(folder: Path) -> None:
         (put("config.json", b"[]"), "config.json is not a JSON object"),
         (put("config.json", b" " * (17 << 20)), "config.json is larger than 16 MiB"),
         (config(architectures=None), "config.json has no architectures"),
-        (config(architectures=["BertModel"]), "a BertModel does not generate text.* export it to ONNX"),
+        (config(architectures=["BertModel"]), "a BertModel does not generate text.* serve it as format huggingface"),
         (config(auto_map={"AutoModelForCausalLM": "modeling_x.X"}), "config.json has auto_map, code .* never run"),
         (
             put("tokenizer_config.json", b'{"auto_map": {"AutoTokenizer": ["x.X", null]}}'),

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+import grpc.aio
 import pytest
 
 from autoscaler.metrics.response_latency import RecentLatencies, parse_latency_totals
@@ -17,10 +18,12 @@ from serving.modelserver.base.errors import ClientLeft
 from serving.reconciler.rollout.judging.counts import Counts
 from serving.reconciler.rollout.judging.readings import parse_reading
 from tests.serving.modelserver.client import request
-from tests.serving.modelserver.conftest import Running
+from tests.serving.modelserver.conftest import NAME, Running, Serve
+from tests.serving.modelserver.grpc_parts import SERVICE, asked
 from tests.serving.modelserver.openai.test_endpoint import CHAT, Start, chat, page
 from tests.serving.modelserver.openai.test_endpoint import start as start
 from tests.serving.modelserver.openai.test_endpoint import stub as stub
+from tests.support.ports import free_port
 from tests.support.wait import eventually
 
 SPLIT = {"knative-serving-default-route": "true"}
@@ -60,6 +63,45 @@ async def test_of_a_stream_the_first_token_counts_and_the_time_between_tokens(st
     assert least({bucket + 1: count for bucket, count in totals.between_tokens.items()}) >= PAUSE
     [bucket] = (await answers(server))["latency"]  # of all requests, for the autoscaler
     assert abs(int(bucket) - min(totals.latency)) <= 1
+
+
+async def test_of_a_generated_stream_the_same_counts(start: Start) -> None:
+    server = await start()
+    asked = {"text_input": json.dumps({"pause": PAUSE}), "max_tokens": 4}
+    began = time.monotonic()
+    answer = await server.post(asked, f"/v2/models/{NAME}/generate_stream", **SPLIT)
+    whole = time.monotonic() - began
+    assert answer.status == 200
+    totals = await counted(server)
+    assert (totals.requests, totals.errors, totals.left) == (1, 0, 0)
+    assert least(totals.latency) <= whole - 3 * PAUSE
+    assert least({bucket + 1: count for bucket, count in totals.between_tokens.items()}) >= PAUSE * 0.9
+    [bucket] = (await answers(server))["latency"]
+    assert abs(int(bucket) - min(totals.latency)) <= 1
+
+
+@pytest.mark.parametrize("path", [f"/v2/models/{NAME}/generate", f"/v2/models/{NAME}/infer"])
+async def test_a_completion_by_the_inference_protocol_has_no_time(start: Start, path: str) -> None:
+    """It takes as long as the caller's max_tokens, and nobody sees its first token."""
+    server = await start()
+    inputs = [{"name": "text_input", "datatype": "BYTES", "shape": [1], "data": ["hi"]}]
+    answer = await server.post({"text_input": "hi"} if path.endswith("generate") else {"inputs": inputs}, path, **SPLIT)
+    assert answer.status == 200
+    totals, read = await counted(server), await answers(server)
+    assert totals == Counts(requests=1)
+    assert (read["requests"], read["latency"], read["split"]["untimed"]) == (1, {}, 1)
+
+
+async def test_a_completion_over_grpc_has_no_time(serve: Serve, stub: None) -> None:
+    port = free_port()
+    server = await serve(b" ", "--format", "stub", GRPC_PORT=str(port))
+    text = {"name": "text_input", "datatype": "BYTES", "shape": [1], "contents": {"bytes_contents": [b"hi"]}}
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        call = channel.unary_unary(f"/{SERVICE}/ModelInfer")
+        await call(asked(text).SerializeToString(), metadata=tuple(SPLIT.items()), timeout=30)
+    totals, read = await counted(server), await answers(server)
+    assert totals == Counts(requests=1)
+    assert (read["requests"], read["latency"], read["split"]["untimed"]) == (1, {}, 1)
 
 
 async def test_a_latency_objective_is_held_to_the_first_token(start: Start) -> None:

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serving.engines.base.errors import LoadFailed
-from serving.engines.vllm.safetensors import read_header
+from serving.engines.base.safetensors import read_header
 from tests.support.small_llama import safetensors, weights
 
 WHOLE = safetensors({"a": np.zeros((2, 3), np.float32), "b": np.zeros(4, np.float32)})
