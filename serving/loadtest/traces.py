@@ -55,9 +55,7 @@ def moment_of(row: Row) -> float:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def _rows(
-    path: Path, reader: csv.DictReader[str], columns: Sequence[str], parse: Callable[[Row], T]
-) -> Iterator[T]:
+def _rows(path: Path, reader: csv.DictReader[str], columns: Sequence[str], parse: Callable[[Row], T]) -> Iterator[T]:
     missing = [name for name in columns if name not in (reader.fieldnames or ())]
     if missing:
         raise InvalidTrace(
