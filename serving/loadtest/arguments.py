@@ -56,11 +56,11 @@ def parse_seconds(text: str) -> float:
 
 
 def parse_header(text: str) -> tuple[str, str]:
-    """Return name and value of a header `NAME: VALUE`. Raises ValueError."""
+    """Return name and value of a header `NAME: VALUE`; the name Host has this case. Raises ValueError."""
     name, colon, value = (part.strip() for part in text.partition(":"))
     if not colon or not name or not name.isascii() or not value.isascii() or _HEADER_END & {*text}:
         raise ValueError(f"must be NAME: VALUE in ASCII on one line, not {text!r}")
-    return name, value
+    return "Host" if name.lower() == "host" else name, value
 
 
 def _number(text: str, most: float, wanted: str, *, above_zero: bool = False) -> float:

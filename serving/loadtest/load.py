@@ -16,8 +16,8 @@ until the rate is not reached.
 """
 FEWEST_USERS: Final = 20
 """Users at the full rate at least, so that a twentieth of it is one user."""
-SAMPLES: Final = 1000
-"""Points of a rate for its average."""
+SAMPLES: Final = 20
+"""Points of each second for the average of a rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +29,19 @@ class Load:
     pace: float
 
     def users_at(self, moment: float) -> int:
-        """Return the number of users at `moment` (seconds since the start)."""
-        return round(self.rate(moment) / self.pace)
+        """Return the number of users for the second from `moment` on."""
+        return round(self.average(moment, moment + 1.0) / self.pace)
 
     @property
     def peak_users(self) -> int:
         """Highest number of users."""
         return max(self.users_at(second) for second in range(math.ceil(self.seconds)))
 
-    def average(self, seconds: float) -> float:
-        """Return the average rate of the first `seconds`."""
-        return sum(self.rate((sample + 0.5) * seconds / SAMPLES) for sample in range(SAMPLES)) / SAMPLES
+    def average(self, first: float, last: float) -> float:
+        """Return the average rate from `first` to `last` (seconds since the start)."""
+        samples = math.ceil(SAMPLES * (last - first))
+        step = (last - first) / samples
+        return sum(self.rate(first + (sample + 0.5) * step) for sample in range(samples)) / samples
 
 
 def make_load(shape: Shape, rate: float, seconds: float, kind: Kind, recorded: Sequence[float] = ()) -> Load:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from clusters.base.errors import NotFound
 from clusters.net.authority import url_host
 from serving.client.effects import Call
-from serving.client.errors import ClientError, DoesNotExist, Unreachable, UsageError
+from serving.client.errors import ClientError, Unreachable, UsageError
 from serving.client.http import ServerAddress
 from serving.client.inference import chat
 from serving.client.inference.example import example_request, read_json
@@ -53,7 +53,7 @@ def ingress_of(url: str, headers: Mapping[str, str]) -> IngressTarget:
         raise UsageError(f"{url} is not a URL ({error}): give one such as http://127.0.0.1:8080") from error
     if parts.scheme not in PORTS or not parts.hostname:
         raise UsageError(f"{url or 'the empty URL'} is not a URL of a server: give one such as http://127.0.0.1:8080")
-    host = next((value for name, value in headers.items() if name.lower() == "host"), parts.hostname)
+    host = headers.get("Host", parts.hostname)
     endpoint = ServerAddress(
         parts.hostname, port or PORTS[parts.scheme], "the server", "check the URL, and that the server runs",
         tls=ssl.create_default_context() if parts.scheme == HTTPS else None, tls_name=host.partition(":")[0],
@@ -67,8 +67,9 @@ def find_target(
 ) -> Call[Target]:
     """Return the target for the model `name`. An empty `body` is the model's example, or `CHAT`.
 
-    The server is asked for the model at the path that a platform's gateway has for it, then as its own server. Raises
-    the errors of `read_json`, DoesNotExist if neither has the model, UsageError for a body that does not fit.
+    Without a header Host, the server is asked for the model at the path that a platform's gateway has for it, then as
+    its own server. Raises the errors of `read_json`, NotFound if neither has the model, UsageError for a body that
+    is no chat.
     """
     ingress = yield from _where_it_is(ingress, name, namespace, timeout)
     if kind == "auto":
@@ -93,17 +94,15 @@ def read_body(path: Path) -> bytes:
 
 def _where_it_is(ingress: IngressTarget, name: str, namespace: str, timeout: float) -> Call[IngressTarget]:
     endpoint = ingress.endpoint
-    by_path = f"{endpoint.prefix}/namespaces/{namespace}/models/{name}"
-    for prefix in (by_path, endpoint.prefix):
+    paths = [f"{endpoint.prefix}/namespaces/{namespace}/models/{name}", endpoint.prefix]
+    for prefix in paths[1:] if "Host" in ingress.headers else paths:
         found = replace(ingress, endpoint=replace(endpoint, prefix=prefix))
         try:
             yield from read_json(found, name, f"/v2/models/{name}", timeout)
         except NotFound:
             continue
         return found
-    raise DoesNotExist(
-        f"{endpoint.where} has no model {name}, neither at {by_path} nor at {endpoint.prefix}/v2/models/{name}", 404
-    )
+    raise NotFound(f"{endpoint.where} has no model {name} in namespace {namespace}: `knodel list -A` lists all")
 
 
 def _kind_of(ingress: IngressTarget, name: str, timeout: float) -> Call[Kind]:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from loadtests.simulate.trace import Trace, open_trace, read_trace
-from serving.loadtest.traces import InvalidTrace
 from loadtests.simulate.workload import workload_of
+from serving.loadtest.traces import InvalidTrace
 
 HEADER = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
 

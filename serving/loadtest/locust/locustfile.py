@@ -12,10 +12,10 @@ of the product does not import this file. `knodel bench` runs it in a process of
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import os
-import random
 import signal
 import sys
 import time
@@ -48,6 +48,9 @@ OK = 200
 REVISION = "knodel-revision"
 LONGEST_ERROR = 200  # characters
 MS = 1000.0
+GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
+SPREAD = (number * GOLDEN % 1.0 for number in itertools.count())
+"""Numbers from 0 to 1, of which any sequence is spread evenly (an additive recurrence with the golden ratio)."""
 
 
 class Failure(Exception):
@@ -71,10 +74,10 @@ class ModelUser(FastHttpUser):
     def wait_time(self) -> float:
         """Return the seconds until the next request, as `constant_throughput`.
 
-        The first one has a random offset, so that users that start together do not send together.
+        The first wait is a part of that time, another one for each user, so that users that start together spread.
         """
         now, pause = time.monotonic(), 1.0 / self.load.pace
-        self._due = max(now, self._due + pause) if self._due else now + random.uniform(0.0, pause)  # noqa: S311
+        self._due = max(now, self._due + pause) if self._due else now + pause * next(SPREAD)
         return self._due - now
 
     @task
@@ -318,7 +321,7 @@ def _report(environment: Environment, options: argparse.Namespace, seconds: floa
     sent = sum(row.requests for row in rows if row.version == TOTAL and row.kind in REQUESTS)
     errors = sorted(environment.stats.errors.values(), key=lambda error: -error.occurrences)
     return Report(
-        round(seconds, 3), Shape.load.average(seconds), sent / seconds if seconds else 0.0, rows,
+        round(seconds, 3), Shape.load.average(0.0, seconds), sent / seconds if seconds else 0.0, rows,
         {str(error.error): error.occurrences for error in errors},
         missed_limits(rows, options.max_p95, options.max_errors),
     )  # fmt: skip
