@@ -15,8 +15,6 @@ import argparse
 import itertools
 import json
 import math
-import os
-import signal
 import sys
 import time
 from collections.abc import Callable
@@ -24,6 +22,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import gevent
+import gevent.event
 import gevent.os
 import gevent.ssl
 from geventhttpclient.client import HTTPClientPool
@@ -192,20 +191,20 @@ def add_options(parser: Any) -> None:
     add("--namespace", metavar="NAME", default="default", help="Its namespace, at a platform [%(default)s].")
     add("--kind", choices=("auto", "infer", "chat"), default="auto",
         help="Inference requests, or chats with a language model [auto: what the model has].")  # fmt: skip
-    add("--body", metavar="FILE", type=Path, help="JSON of the request [the example of the model, or a short chat].")
+    add("--body", metavar="FILE", help="JSON of the request [the example of the model, or a short chat].")
     add("--header", metavar="'NAME: VALUE'", type=_option(arguments.parse_header), action="append", default=[],
         help="Header of each request; may be repeated.")  # fmt: skip
     add("--shape", choices=arguments.SHAPES, default="steady", help="Rate over time [%(default)s].")
     add("--rate", metavar="RATE", type=_option(arguments.parse_rate), default=arguments.RATE,
         help="Requests per second: peak of burst and diurnal, average of a trace [%(default)g].")  # fmt: skip
-    add("--trace", metavar="FILE", type=Path, help="CSV file with a column TIMESTAMP, for --shape trace.")
+    add("--trace", metavar="FILE", help="CSV file with a column TIMESTAMP, for --shape trace.")
     add("--request-timeout", metavar="DURATION", type=_option(arguments.parse_seconds), default=arguments.TIMEOUT,
         help="Maximum time of a response [60s].")  # fmt: skip
     add("--max-p95", metavar="DURATION", type=_option(arguments.parse_latency),
         help="Exit with 1 if the 95th percentile of requests is higher; a number is in ms.")  # fmt: skip
     add("--max-errors", metavar="PERCENT", type=_option(arguments.parse_share), default=0.0,
         help="Exit with 1 if more requests fail [%(default)g].")  # fmt: skip
-    add("--report", metavar="FILE", type=Path, help="Write percentiles by version to this file, as JSON.")
+    add("--report", metavar="FILE", help="Write percentiles by version to this file, as JSON.")
     add("--end-with-stdin", action="store_true", help="End the test at the end of stdin.")
 
 
@@ -244,8 +243,9 @@ def prepare(environment: Environment, **_: Any) -> None:
     environment.host = target.url
     environment.user_classes = [user]
     environment.stop_timeout = environment.stop_timeout or options.request_timeout  # users finish their request
+    Test.prepared.set()
     if options.end_with_stdin:
-        gevent.spawn(_end_with_stdin)
+        gevent.spawn(_end_with_stdin, environment)
 
 
 def _tls_context() -> gevent.ssl.SSLContext:
@@ -257,7 +257,7 @@ def _target(options: argparse.Namespace, environment: Environment) -> Target:
         raise KnodelError("no model is given: use --model NAME")
     if not environment.host:
         raise KnodelError("no server is given: use -H URL, such as -H http://127.0.0.1:8080")
-    body = read_body(options.body) if options.body else b""
+    body = read_body(Path(options.body)) if options.body else b""
     ingress = ingress_of(environment.host, dict(options.header))
     kind, timeout = options.kind, options.request_timeout
     if kind == "auto" and len(environment.user_classes) == 1:  # given on the command line
@@ -270,45 +270,48 @@ def _target(options: argparse.Namespace, environment: Environment) -> Target:
 def _recorded(options: argparse.Namespace) -> list[float]:
     if (options.shape == "trace") != (options.trace is not None):
         raise KnodelError("--shape trace and --trace FILE belong together")
-    return read_arrivals(options.trace) if options.trace else []
+    return read_arrivals(Path(options.trace)) if options.trace else []
 
 
-def _end_with_stdin() -> None:
-    """End the process as SIGTERM does, when whoever holds the other end of stdin closes it or ends."""
+def _end_with_stdin(environment: Environment) -> None:
+    """End the test when whoever holds the other end of stdin closes it or ends."""
     while gevent.os.tp_read(0, 1):
         pass
-    os.kill(os.getpid(), signal.SIGTERM)
+    if environment.runner is not None:
+        environment.runner.quit()
 
 
-class Clock:
-    """Start and end of the test, on the monotonic clock; the end is None while it runs."""
+class Test:
+    """The state of the test: start and end on the monotonic clock; the end is None while it runs."""
 
+    prepared = gevent.event.Event()
     began: float | None = None
     ended: float | None = None
 
 
 def note_start(**_: Any) -> None:
-    """Note when the test starts."""
-    Clock.began, Clock.ended = time.monotonic(), None
+    """Note when the test starts. A worker may get the order to start before it is prepared."""
+    Test.prepared.wait()
+    Test.began, Test.ended = time.monotonic(), None
 
 
 def note_end(**_: Any) -> None:
     """Note when the test ends. Requests in flight are waited for afterwards."""
-    Clock.ended = time.monotonic()
+    Test.ended = time.monotonic()
 
 
 def conclude(environment: Environment, **_: Any) -> None:
     """Set the exit code by the limits, and write the report."""
     options: Any = environment.parsed_options
-    if Clock.began is None or isinstance(environment.runner, WorkerRunner):
+    if Test.began is None or isinstance(environment.runner, WorkerRunner):
         return
-    seconds = min(Shape.load.seconds, (Clock.ended or time.monotonic()) - Clock.began)
+    seconds = min(Shape.load.seconds, (Test.ended or time.monotonic()) - Test.began)
     report = _report(environment, options, seconds)
     environment.process_exit_code = 1 if report.missed else 0
     for line in report.missed:
         print(line, file=sys.stderr)
     if options.report:
-        options.report.write_text(json.dumps(report.to_json()))
+        Path(options.report).write_text(json.dumps(report.to_json()))
 
 
 def _report(environment: Environment, options: argparse.Namespace, seconds: float) -> Report:
