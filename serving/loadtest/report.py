@@ -36,8 +36,8 @@ class Row:
 class Report:
     """The result of a load test of `seconds`. `due` and `reached` are average rates in requests per second.
 
-    `errors` are the distinct errors with their counts, the most frequent first. `missed` has a sentence for each limit
-    that is exceeded.
+    `errors` are the distinct errors, after their version, with their counts, the most frequent first. `missed` has a
+    sentence for each limit that is exceeded.
     """
 
     seconds: float

@@ -322,10 +322,10 @@ def _report(environment: Environment, options: argparse.Namespace, seconds: floa
         total.extend(entry)
     rows = [_row(entry) for entry in (*entries, *sorted(totals.values(), key=lambda entry: _order(entry.method)))]
     sent = sum(row.requests for row in rows if row.version == TOTAL and row.kind in REQUESTS)
-    errors = sorted(environment.stats.errors.values(), key=lambda error: -error.occurrences)
+    errors = sorted(environment.stats.errors.values(), key=lambda error: (-error.occurrences, error.name))
     return Report(
         round(seconds, 3), Shape.load.average(0.0, seconds), sent / seconds if seconds else 0.0, rows,
-        {str(error.error): error.occurrences for error in errors},
+        {f"{error.name}: {error.error}": error.occurrences for error in errors},
         missed_limits(rows, options.max_p95, options.max_errors),
     )  # fmt: skip
 
