@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -111,13 +112,26 @@ def test_workers_share_the_load(platform: Machine, tmp_path: Path) -> None:
     assert found["rows"][-1]["requests"] == pytest.approx(400, rel=0.3)  # workers start late
 
 
-def test_ctrl_c_ends_the_load_and_prints_what_was_measured(platform: Machine) -> None:
+@contextmanager
+def benching(platform: Machine) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """Start a load of ten minutes. Yield its process, which takes Ctrl-C, and the process id of locust."""
     command = [*KNODEL, "bench", "double", "--rate", "20", "--duration", "10m"]
-    with subprocess.Popen(command, env=platform.environment, stdout=subprocess.PIPE, text=True) as process:
-        assert becomes(lambda: children_of(process.pid), WITHIN)
-        time.sleep(5.0)  # of load
+    with subprocess.Popen(
+        command, env=platform.environment, stdout=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background job ignores it
+    ) as process:  # fmt: skip
+        try:
+            assert becomes(lambda: children_of(process.pid), WITHIN)
+            yield process, children_of(process.pid)[0]
+        finally:
+            process.kill()
+
+
+def test_ctrl_c_ends_the_load_and_prints_what_was_measured(platform: Machine) -> None:
+    with benching(platform) as (process, _):
+        time.sleep(8.0)  # the start of locust, and some load
         process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=30)
+        out, _ = process.communicate(timeout=WITHIN)
 
     assert process.returncode == 130
     assert "double-00001" in out
@@ -125,13 +139,10 @@ def test_ctrl_c_ends_the_load_and_prints_what_was_measured(platform: Machine) ->
 
 
 def test_the_load_ends_with_a_command_that_is_killed(platform: Machine) -> None:
-    command = [*KNODEL, "bench", "double", "--rate", "20", "--duration", "10m"]
-    with subprocess.Popen(command, env=platform.environment, stdout=subprocess.DEVNULL) as process:
-        assert becomes(lambda: children_of(process.pid), WITHIN)
-        [child] = children_of(process.pid)
+    with benching(platform) as (process, child):
         process.kill()
 
-    assert becomes(lambda: not Path("/proc", str(child)).exists(), WITHIN)
+        assert becomes(lambda: not Path("/proc", str(child)).exists(), WITHIN)
 
 
 def children_of(pid: int) -> list[int]:
