@@ -36,7 +36,7 @@ class Row:
 class Report:
     """The result of a load test of `seconds`. `due` and `reached` are average rates in requests per second.
 
-    `errors` are the distinct errors, after their version, with their counts, the most frequent first. `missed` has a
+    `errors` are the distinct errors, each after its version, with their counts, the most frequent first. `missed` has a
     sentence for each limit that is exceeded.
     """
 

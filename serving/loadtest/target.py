@@ -53,10 +53,10 @@ def ingress_of(url: str, headers: Mapping[str, str]) -> IngressTarget:
         raise UsageError(f"{url} is not a URL ({error}): give one such as http://127.0.0.1:8080") from error
     if parts.scheme not in PORTS or not parts.hostname:
         raise UsageError(f"{url or 'the empty URL'} is not a URL of a server: give one such as http://127.0.0.1:8080")
-    host = headers.get("Host", parts.hostname)
+    host = headers["Host"].partition(":")[0] if "Host" in headers else parts.hostname
     endpoint = ServerAddress(
         parts.hostname, port or PORTS[parts.scheme], "the server", "check the URL, and that the server runs",
-        tls=ssl.create_default_context() if parts.scheme == HTTPS else None, tls_name=host.partition(":")[0],
+        tls=ssl.create_default_context() if parts.scheme == HTTPS else None, tls_name=host,
         tls_remedy="install its certificate authority on this machine", prefix=parts.path.rstrip("/"),
     )  # fmt: skip
     return IngressTarget(endpoint, headers)

@@ -30,7 +30,7 @@ from locust import FastHttpUser, LoadTestShape, events, task
 from locust.contrib.fasthttp import FAILURE_EXCEPTIONS, ResponseContextManager
 from locust.env import Environment
 from locust.runners import WorkerRunner
-from locust.stats import StatsEntry
+from locust.stats import StatsEntry, StatsError
 
 from clusters.base.errors import KnodelError
 from clusters.base.redact import one_line
@@ -235,11 +235,10 @@ def prepare(environment: Environment, **_: Any) -> None:
     user: type[ModelUser] = ChatUser if target.kind == "chat" else InferUser
     ModelUser.target, ModelUser.load, Shape.load = target, load, load
     timeouts = {"network_timeout": options.request_timeout, "connection_timeout": options.request_timeout}
-    tls = target.ingress.endpoint.tls_name
-    secure: dict[str, Any] = {"ssl_options": {"server_hostname": tls}, "ssl_context_factory": _tls_context}
-    ModelUser.client_pool = HTTPClientPool(
-        concurrency=load.peak_users, **timeouts, **(secure if target.ingress.endpoint.tls else {})
-    )
+    server, secure = target.ingress.endpoint, {}
+    if server.tls:
+        secure = {"ssl_options": {"server_hostname": server.tls_name}, "ssl_context_factory": _tls_context}
+    ModelUser.client_pool = HTTPClientPool(concurrency=load.peak_users, **timeouts, **secure)
     environment.host = target.url
     environment.user_classes = [user]
     environment.stop_timeout = environment.stop_timeout or options.request_timeout  # users finish their request
@@ -325,9 +324,13 @@ def _report(environment: Environment, options: argparse.Namespace, seconds: floa
     errors = sorted(environment.stats.errors.values(), key=lambda error: (-error.occurrences, error.name))
     return Report(
         round(seconds, 3), Shape.load.average(0.0, seconds), sent / seconds if seconds else 0.0, rows,
-        {f"{error.name}: {error.error}": error.occurrences for error in errors},
+        {_error_text(error): error.occurrences for error in errors},
         missed_limits(rows, options.max_p95, options.max_errors),
     )  # fmt: skip
+
+
+def _error_text(error: StatsError) -> str:
+    return str(error.error) if error.name == NO_VERSION else f"{error.name}: {error.error}"
 
 
 def _order(kind: str) -> int:
