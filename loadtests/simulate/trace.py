@@ -7,18 +7,15 @@ are ignored.
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 
 from autoscaler.scaling.table import FloatArray
-from clusters.base.errors import KnodelError
+from serving.loadtest.traces import TIMESTAMP, Row, moment_of, read_rows
 
-TIMESTAMP, CONTEXT, GENERATED = "TIMESTAMP", "ContextTokens", "GeneratedTokens"
+CONTEXT, GENERATED = "ContextTokens", "GeneratedTokens"
 TRACES = Path(__file__).parent.parent / "traces"
 SHIPPED = {"code": "azure_llm_2023_code.csv", "conv": "azure_llm_2023_conv.csv"}
 """Files of the included traces, by name."""
@@ -26,12 +23,6 @@ MOST_TOKENS = 10_000_000
 """Maximum tokens of one request: a hundred times the limits of current models. More is an error in the file."""
 BURST_GAP = 1.0
 """Seconds without a request that end a burst."""
-
-Row = tuple[float, int, int]
-
-
-class InvalidTrace(KnodelError):
-    """Raised for a file that is not a trace. The message contains the file, the line and the error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,45 +68,20 @@ def open_trace(name: str) -> Trace:
 def read_trace(path: Path) -> Trace:
     """Read a CSV file. Raises InvalidTrace if it cannot be read or a line is not a request."""
     name = next((short for short, file in SHIPPED.items() if file == path.name), path.stem)
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as lines:
-            rows = sorted(_rows(path, lines))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InvalidTrace(f"{path}: cannot be read as a trace ({error}); a CSV file is required") from error
-    if not rows:
-        raise InvalidTrace(f"{path}: has no request; add lines such as 2023-11-16 18:15:46.68,374,44")
-    arrivals, context, generated = (np.array(column, dtype=np.float64) for column in zip(*rows, strict=True))
+    rows = read_rows(
+        path,
+        (TIMESTAMP, CONTEXT, GENERATED),
+        lambda row: (moment_of(row), _tokens(row, CONTEXT), _tokens(row, GENERATED)),
+    )
+    arrivals, context, generated = (np.array(column, dtype=np.float64) for column in zip(*sorted(rows), strict=True))
     return Trace(name, arrivals - arrivals[0], context, generated)
 
 
-def _rows(path: Path, lines: Iterable[str]) -> Iterator[Row]:
-    reader = csv.DictReader(lines)
-    missing = [name for name in (TIMESTAMP, CONTEXT, GENERATED) if name not in (reader.fieldnames or ())]
-    if missing:
-        raise InvalidTrace(
-            f"{path}:1: has no column {' and no column '.join(missing)}; column names belong in the first line"
-        )
-    for row in reader:
-        try:
-            yield _moment(row[TIMESTAMP]), _tokens(row, CONTEXT), _tokens(row, GENERATED)
-        except ValueError as error:
-            raise InvalidTrace(f"{path}:{reader.line_num}: {error}") from error
-
-
-def _moment(text: str | None) -> float:
-    """Return seconds since 1970. A time without a zone is in UTC."""
-    try:
-        moment = datetime.fromisoformat((text or "").strip())
-    except ValueError:
-        raise ValueError(f"{TIMESTAMP} must be a time like 2023-11-16 18:15:46.68, not {text!r}") from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-
-
-def _tokens(row: dict[str, str], column: str) -> int:
+def _tokens(row: Row, column: str) -> int:
     text = row[column]
     try:
-        tokens = int(text)
-    except (TypeError, ValueError):
+        tokens = int(text or "")
+    except ValueError:
         tokens = -1
     if not 0 <= tokens <= MOST_TOKENS:
         raise ValueError(f"{column} must be a whole number from 0 to {MOST_TOKENS}, not {text!r}")

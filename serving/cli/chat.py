@@ -18,6 +18,7 @@ from serving.client.effects import Call, HttpAnswer, HttpRequest, Items, Tell, e
 from serving.client.inference import chat
 from serving.client.inference.chat import Message
 from serving.client.inference.ingress import IngressTarget
+from serving.client.inference.token_times import TokenTimes
 
 OK = 200
 PROMPT = "> "
@@ -106,28 +107,21 @@ class Measure:
     """The number and the rate of the tokens of an answer."""
 
     def __init__(self) -> None:
-        self._began = time.monotonic()
-        self._times: list[float] = []
-        self._usage: dict[str, Any] = {}
-        self._reason = ""
+        self._times = TokenTimes(time.monotonic())
 
     def observe(self, chunk: Message) -> None:
         """Count a chunk of the answer."""
-        if chat.text_of(chunk):
-            self._times.append(time.monotonic())
-        self._usage = chat.usage_of(chunk) or self._usage
-        self._reason = chat.finish_reason_of(chunk) or self._reason
+        self._times.observe(chunk, time.monotonic())
 
     def line(self) -> str:
-        """Return the numbers as a line; a server that does not report tokens sends one with each chunk, mostly."""
-        tokens = self._usage.get("completion_tokens")
-        count = tokens if isinstance(tokens, int) else len(self._times)
-        parts = [f"{count} token{'' if count == 1 else 's'}"]
-        if self._times:
-            parts.append(f"the first after {self._times[0] - self._began:.1f} s")
-            if count > 1 and (seconds := self._times[-1] - self._times[0]) > 0:
-                parts.append(f"{(count - 1) / seconds:.1f} tokens/s")
-        if self._reason == "length":
+        """Return the numbers as a line."""
+        times = self._times
+        parts = [f"{times.count} token{'' if times.count == 1 else 's'}"]
+        if times.to_first is not None:
+            parts.append(f"the first after {times.to_first:.1f} s")
+        if times.per_token is not None:
+            parts.append(f"{1 / times.per_token:.1f} tokens/s")
+        if times.reason == "length":
             parts.append("cut off at the limit of tokens")
         return f"({', '.join(parts)})"
 

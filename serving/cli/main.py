@@ -33,6 +33,7 @@ SECTIONS = {
         "restart": "Replace the replicas of a model, one after another.",
         "predict": "Send an inference request to a model.",
         "chat": "Chat with a language model.",
+        "bench": "Put load on a model and print percentiles by version.",
         "top": "Show the cost of each model's replicas.",
         "explain": "Explain the number of replicas and the traffic of a model.",
         "render": "Print the objects that Knodel would apply.",

@@ -82,6 +82,7 @@ def test_the_base_is_small_and_works(wheel: Path, tmp_path: Path) -> None:
     assert "`knodel up` needs the package" in needed and "knodel[platform]'" in needed
     assert "knodel[server]'" in run(programs / "knodel", "serve", "/model.onnx", code=1, **state)
     assert "knodel[kubernetes]'" in run(programs / "knodel", "events", "list", code=1, **state)
+    assert "knodel[bench]'" in run(programs / "knodel", "bench", "iris", code=1, **state)
 
 
 def test_the_command_of_a_message_installs_what_is_missing(wheel: Path, tmp_path: Path) -> None:
@@ -93,6 +94,15 @@ def test_the_command_of_a_message_installs_what_is_missing(wheel: Path, tmp_path
     run("bash", "-c", command, PATH=f"{UV.parent}:{os.environ['PATH']}")
 
     assert "installs the engine for ONNX models" in run(programs / "knodel", "doctor", code=1, **state)
+
+
+def test_the_wheel_has_the_locust_file(wheel: Path, tmp_path: Path) -> None:
+    programs = install(tmp_path / "env", wheel, "[bench]")
+    [file] = (tmp_path / "env").rglob("serving/loadtest/locust/locustfile.py")
+
+    assert {"InferUser", "ChatUser"} <= set(run(programs / "locust", "-f", file, "--list").split())
+    state = {"KNODEL_STATE": str(tmp_path / "state"), "HOME": str(tmp_path)}
+    assert "no platform runs on" in run(programs / "knodel", "bench", "iris", code=1, **state)
 
 
 @pytest.mark.parametrize("system", ["windows", "macos", "linux", "aarch64-apple-darwin", "aarch64-unknown-linux-musl"])
@@ -108,7 +118,7 @@ def test_the_base_resolves_to_wheels_on_every_system(system: str) -> None:
     assert len(names) < 20
 
 
-@pytest.mark.parametrize("extra", ["kubernetes", "s3", "gcs", "tracing"])
+@pytest.mark.parametrize("extra", ["bench", "kubernetes", "s3", "gcs", "tracing"])
 @pytest.mark.parametrize("system", ["windows", "macos"])
 def test_the_extras_of_clients_resolve_to_wheels_on_other_systems(system: str, extra: str) -> None:
     run(

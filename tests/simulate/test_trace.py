@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from loadtests.simulate.trace import InvalidTrace, Trace, open_trace, read_trace
+from loadtests.simulate.trace import Trace, open_trace, read_trace
 from loadtests.simulate.workload import workload_of
+from serving.loadtest.traces import InvalidTrace
 
 HEADER = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
 

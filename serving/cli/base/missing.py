@@ -11,6 +11,7 @@ SYSTEMS: Final[Mapping[str, str]] = MappingProxyType({"darwin": "macOS", "win32"
 OWN: Final = frozenset({"autoscaler", "clusters", "eventing", "knodel", "serving"})
 REQUIREMENTS: Final[Mapping[str, str]] = MappingProxyType(
     {
+        "bench": "knodel[bench]",
         "dev": "knodel[server]",
         "doctor": "knodel[platform]",  # of this machine
         "down": "knodel[platform]",

@@ -102,6 +102,23 @@ def test_a_chat_goes_to_the_ingress_with_the_host_of_the_status(
     assert (seen.path, seen.headers["Host"]) == ("/openai/v1/chat/completions", "blue-magika.default.knodel.test")
 
 
+def test_a_load_goes_to_the_ingress_with_the_host_of_the_status(
+    knodel: Knodel, api: FakeApi, ingress: FakeApi, config: Config, tmp_path: Path
+) -> None:
+    api.script = cluster_with(port=ingress.port, status=SERVED)
+    ingress.script = lambda _: Reply(200, {"outputs": []}, headers={"Knodel-Revision": "magika-00001"})
+    body = tmp_path / "body.json"
+    body.write_text(REQUEST)
+
+    done = knodel("bench", "magika", "--body", str(body), "--duration", "1s", "--tag", "blue", *HERE)
+
+    assert done.code == 0, done.err
+    assert done.out.splitlines()[1].split()[:2] == ["magika-00001", "infer"]
+    assert {seen.headers["Host"] for seen in ingress.seen} == {"blue-magika.default.knodel.test"}
+    assert ingress.seen[-1].path == "/v2/models/magika/infer"
+    assert ingress.seen[-1].body == json.loads(REQUEST)
+
+
 def test_a_model_with_a_tls_address_is_called_over_tls(knodel: Knodel, api: FakeApi, pki: Pki, config: Config) -> None:
     status = {"url": "https://magika.default.knodel.test"}
     with fake_api(lambda _: NOTHING, pki) as secure:

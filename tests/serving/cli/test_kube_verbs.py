@@ -214,7 +214,7 @@ async def test_a_secret_is_made_and_changed(tls: OverTls, monkeypatch: pytest.Mo
 
 def test_every_verb_is_tested_here_or_in_tests_of_its_own() -> None:
     seen = {
-        "deploy", "list", "get", "describe", "delete", "history", "logs", "wait", "predict", "chat", "traffic",
+        "deploy", "list", "get", "describe", "delete", "history", "logs", "wait", "predict", "chat", "bench", "traffic",
         "promote", "rollback", "pause", "resume", "abort", "explain", "render", "diff", "namespace", "config", "doctor",
         "pool", "secret", "top", "restart", "status", "rollout",
     }  # fmt: skip

@@ -1,0 +1,1 @@
+"""Load tests of one model by locust: `knodel bench`, and the locust file for people."""
