@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,8 +15,9 @@ import msgspec
 
 from serving.engines.base.engine import Adapter
 from serving.engines.base.errors import LoadFailed
+from serving.engines.vllm.arguments import RANKS
 from serving.engines.vllm.safetensors import read_header
-from serving.storage.base import digest, disk
+from serving.storage.base import disk
 from serving.storage.base.artifact import Artifact
 
 if TYPE_CHECKING:
@@ -29,14 +29,11 @@ INDEX: Final = ".safetensors.index.json"
 ADAPTER_CONFIG: Final = "adapter_config.json"
 ADAPTER_WEIGHTS: Final = "adapter_model.safetensors"
 MAX_JSON: Final = 16 << 20  # bytes; the index of a model with 100 000 tensors takes 10 MiB
-RANKS: Final = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""Values of vLLM's option for the largest rank of an adapter."""
 _GENERATES: Final = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
 _TOKENIZERS: Final = ("tokenizer.json", "tokenizer.model", "tekken.json", "vocab.json", "tiktoken.model")
 _PICKLED: Final = (".bin", ".pt", ".pth", ".ckpt")
 _SHARD: Final = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.safetensors")
 _CONVERT: Final = "convert it by save_pretrained(FOLDER, safe_serialization=True) of transformers"
-_HASHED_AT_ONCE: Final = 4  # files
 
 
 def vet_model(artifact: Artifact) -> None:
@@ -68,18 +65,6 @@ def vet_adapter(adapter: Adapter) -> int:
         raise LoadFailed(f"{files.uri} is not a LoRA adapter with a rank r from 1 to {RANKS[-1]}: see {ADAPTER_CONFIG}")
     _tensors(files, ADAPTER_WEIGHTS)
     return rank
-
-
-def check_digests(artifact: Artifact) -> None:
-    """Compare the files with their digests, in place: the weights are too large to copy. Raises StorageError."""
-
-    def check(name: str) -> None:
-        with closing(_open(artifact, name)) as file:
-            digest.check(f"{artifact.uri}: {name!r}", artifact.digests[name], digest.of_open_file(file))
-
-    with ThreadPoolExecutor(_HASHED_AT_ONCE) as threads:
-        for _ in threads.map(check, artifact.digests):
-            pass
 
 
 def _top(names: Iterable[str]) -> Sequence[str]:

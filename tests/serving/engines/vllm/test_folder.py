@@ -14,7 +14,8 @@ import pytest
 
 from serving.engines.base.engine import Adapter
 from serving.engines.base.errors import LoadFailed
-from serving.engines.vllm.folder import check_digests, vet_adapter, vet_model
+from serving.engines.base.folder import check_digests
+from serving.engines.vllm.folder import vet_adapter, vet_model
 from serving.storage.base import disk
 from serving.storage.base.artifact import Artifact
 from serving.storage.base.errors import StorageError
