@@ -7,6 +7,7 @@ import re
 from serving.types.model import Model, Variant
 
 DIGESTS_PREFIX = "knodel-digests-"
+ADAPTERS_PREFIX = "knodel-adapters-"
 
 
 def service(model: Model) -> str:
@@ -35,6 +36,11 @@ def digests(model: Model) -> str:
     It has the Model's uid, so that a later Model of the same name does not use it.
     """
     return f"{DIGESTS_PREFIX}{model.uid or model.name}"
+
+
+def adapters(model: Model) -> str:
+    """Return the name of the ConfigMap with the adapters of the Model's versions, which their replicas mount."""
+    return f"{ADAPTERS_PREFIX}{model.uid or model.name}"
 
 
 def configurations(model: Model) -> tuple[str, ...]:

@@ -31,7 +31,8 @@ log = logging.getLogger(__name__)
 PERIOD: Final = 1.0  # s between two looks at the list
 FIRST_RETRY, LONGEST_RETRY = 10.0, 300.0  # s until an adapter that could not be loaded is tried again
 GRACE: Final = 5.0  # s for a step that still fetches files when the server ends
-LONGEST_FAULT: Final = 300  # characters
+MOST_FAULTS, LONGEST_FAULT = 4, 400
+"""Faults that are reported and bytes of each: the page of statistics has at most 4 KiB. The log has all."""
 _BACKOFF: Final = Backoff(FIRST_RETRY, LONGEST_RETRY)
 _SHOWN: Final = 12  # hex digits of a digest in the name of an adapter whose files were replaced
 
@@ -110,7 +111,7 @@ class AdapterSync:
             failure = self._failures.get(source.name)
             if failure is None or failure.source != source or failure.again_at <= now or source in self._fetched:
                 self._load(engine, source)
-        faults = {name: failure.message for name, failure in self._failures.items()}
+        faults = {name: failure.message for name, failure in sorted(self._failures.items())[:MOST_FAULTS]}
         self._stats.adapters = AdapterReport(self._list.id, faults)
 
     def close(self) -> None:
@@ -191,7 +192,8 @@ class AdapterSync:
         """Record why an adapter cannot be loaded, and when it is tried again."""
         before = self._failures.get(source.name)
         attempts = before.attempts + 1 if before is not None and before.source == source else 0
-        message = one_line(str(error), LONGEST_FAULT).removeprefix(f"adapter {source.name!r} ")
+        message = one_line(str(error)).removeprefix(f"adapter {source.name!r} ")
+        message = message.encode()[:LONGEST_FAULT].decode(errors="ignore")
         again_at = self._monotonic() + _BACKOFF.delay(attempts)
         self._failures[source.name] = _Failure(source, message, attempts, again_at)
         log.warning("the adapter %s cannot be loaded: %s", source.name, message)

@@ -53,8 +53,8 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             await reader.read()
             STATE["endless"] -= 1
             return
-        while (wish := wish_of(body)) and Path(str(wish.get("while", ""))).is_file():
-            await asyncio.sleep(0.02)  # noqa: ASYNC110 - another process removes the file
+        while (wish := wish_of(body)) and Path(str(wish.get("while", ""))).is_file():  # noqa: ASYNC110 - of the test
+            await asyncio.sleep(0.02)
         writer.write(name if isinstance(name, bytes) else recording(name))
         await writer.drain()
         STATE["dead"] = STATE["dead"] or name.startswith("death")
