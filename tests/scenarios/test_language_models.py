@@ -128,7 +128,7 @@ async def test_adapters_of_vllm_come_and_go_without_a_version_while_requests_run
     vllm_stub.install(folder / "bin")
     monkeypatch.setenv("PATH", str(folder / "bin"), prepend=os.pathsep)
     tone, legal = adapter_entry(folder, "tone"), adapter_entry(folder, "legal")
-    spec = {"modelFormat": "vllm", "storageUri": write(folder / "llama").as_uri(), "minReplicas": 1}
+    spec: Any = {"modelFormat": "vllm", "storageUri": write(folder / "llama").as_uri(), "minReplicas": 1}
     await world.deploy("adapted", llm={"adapters": [tone]}, **spec)
 
     async def ask(model: str) -> Answer:
@@ -176,7 +176,7 @@ async def test_a_former_version_keeps_its_adapters(
     vllm_stub.install(folder / "bin")
     monkeypatch.setenv("PATH", str(folder / "bin"), prepend=os.pathsep)
     tone, legal = adapter_entry(folder, "tone"), adapter_entry(folder, "legal")
-    spec = {"modelFormat": "vllm", "storageUri": write(folder / "llama").as_uri(), "minReplicas": 1}
+    spec: Any = {"modelFormat": "vllm", "storageUri": write(folder / "llama").as_uri(), "minReplicas": 1}
     await world.deploy("twice", llm={"adapters": [tone]}, **spec)
     shares = [{"revision": "twice-00001", "percent": 100}, {"latest": True, "percent": 0, "tag": "new"}]
     await world.deploy("twice", llm={"adapters": [legal], "contextLength": 256}, traffic=shares)
