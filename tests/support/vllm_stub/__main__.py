@@ -57,7 +57,7 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             await asyncio.sleep(0.02)
         writer.write(name if isinstance(name, bytes) else recording(name))
         await writer.drain()
-        STATE["dead"] = STATE["dead"] or name.startswith("death")
+        STATE["dead"] = STATE["dead"] or str(name).startswith("death")
     except (OSError, asyncio.IncompleteReadError):
         pass
     finally:
