@@ -93,7 +93,7 @@ class Autoscaler:
         zero = ScaleToZero(self._collector, activator, clock, self._settings.zero, prober)
         recorder = Recorder(cluster, MANAGER, clock)
         self._digests = DigestEnforcer(cluster, informers[POD], digests, recorder, clock, MANAGER)
-        self._adapters = AdapterReports()
+        self._adapters = AdapterReports(cluster, MANAGER)
         self._availability = MetricsAvailability(recorder, clock, signal_available)
         self._pool_informers = pool_informers or informers
         self._keep = KeepWarm(

@@ -1,5 +1,9 @@
 """Whether the replicas of a revision serve the adapters that its language model wants. Pure but for `AdapterReports`.
 
+The list is in a ConfigMap, which Kubernetes' kubelet brings to a running Pod within a minute or so. It does that at
+once when an annotation of the Pod changes
+(https://kubernetes.io/docs/tasks/configure-pod-container/configure-pod-configmap/#mounted-configmaps-are-updated-automatically).
+
 no replica has reported                 None: the condition stays
 a replica reports a fault of its list   False    AdapterFailed
 a replica has another list              Unknown  Loading
@@ -9,21 +13,30 @@ else                                    True
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterable, Mapping
 
 from autoscaler.metrics.stat import AdapterReport, Sample
 from autoscaler.reconciler.status import ReplicaState
 from autoscaler.types import ADAPTERS_ANNOTATION
-from clusters.base.objects import Key, Object, annotations_of
+from clusters.base.api import Cluster
+from clusters.base.errors import ClusterError
+from clusters.base.objects import POD, Key, Object, annotations_of, key_of, name_of, namespace_of
 
+log = logging.getLogger(__name__)
+
+WANTED_ANNOTATION = "autoscaling.knodel.dev/adapters-wanted"
+"""On a Pod: the id of the list of adapters that it should have."""
 FAILED = "AdapterFailed"
 LOADING = "Loading"
 
 
 class AdapterReports:
-    """The last reports of replicas, to notice changes."""
+    """The last reports of replicas."""
 
-    def __init__(self) -> None:
+    def __init__(self, cluster: Cluster, manager: str) -> None:
+        self._cluster = cluster
+        self._manager = manager
         self._reports: dict[Key, dict[str, AdapterReport]] = {}
 
     def observe(self, key: Key, samples: Mapping[str, Sample]) -> bool:
@@ -39,6 +52,19 @@ class AdapterReports:
     def state(self, key: Key, pod_autoscaler: Object) -> ReplicaState | None:
         """Return the state of the revision's adapters; None if it is unknown."""
         return adapters_state(_wanted(pod_autoscaler), self._reports.get(key, {}))
+
+    async def hasten(self, key: Key, pod_autoscaler: Object, pods: Iterable[Object]) -> None:
+        """Let the kubelet bring the list to the Pods that have another one. Raises nothing: it comes anyway."""
+        wanted, reports = _wanted(pod_autoscaler), self._reports.get(key, {})
+        for pod in pods:
+            report = reports.get(str(key_of(pod)))
+            if report is None or report.list == wanted or annotations_of(pod).get(WANTED_ANNOTATION) == wanted:
+                continue
+            patch = {"metadata": {"annotations": {WANTED_ANNOTATION: wanted}}}
+            try:
+                await self._cluster.patch(POD, name_of(pod), patch, namespace_of(pod), manager=self._manager)
+            except ClusterError as error:
+                log.info("%s: its list of adapters is not hastened: %s", key_of(pod), error)
 
     def forget(self, key: Key) -> None:
         """Delete a revision that is gone."""

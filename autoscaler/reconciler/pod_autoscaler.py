@@ -117,6 +117,7 @@ class PodAutoscalerReconciler:
         service = await self._serverless_service(key, observed, spec)
         waits.append(await self._scale_down(key, observed, service))
         await self._report(key, observed, service, spec)
+        await deps.adapters.hasten(key, pod_autoscaler, observed.pods)
         await deps.availability.record_event(key, pod_autoscaler, may_be_zero=spec.may_be_zero)
         waits.append(await deps.decisions.write(pod_autoscaler))
         waits.append(await deps.ledger.write(pod_autoscaler))

@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 
 from autoscaler.metrics.stat import AdapterReport, Sample, parse_stats
-from autoscaler.reconciler.adapters import AdapterReports, adapters_state
+from autoscaler.reconciler.adapters import WANTED_ANNOTATION, AdapterReports, adapters_state
 from autoscaler.reconciler.status import ReplicaState
-from autoscaler.types import ADAPTERS_ANNOTATION
-from clusters.base.objects import Key, Object
+from autoscaler.types import ADAPTERS_ANNOTATION, Policy
+from clusters.base.objects import POD, POD_AUTOSCALER, Key, Object, annotations_of
+from clusters.embedded.cluster import EmbeddedCluster
+from tests.autoscaler.world import REVISION_NAME, World, running
+from tests.support.clock import SteppedClock
 
 NEW, OLD = AdapterReport("2", {}), AdapterReport("1", {})
 BAD = AdapterReport("2", {"legal": "its rank is 64", "b": "missing"})
@@ -38,8 +41,8 @@ def reading(report: AdapterReport | None) -> dict[str, Sample]:
     return {"d/a": Sample(0.0, 0.0, 0.0, 0.0, 0.0, adapters=report)}
 
 
-def test_a_changed_report_needs_a_pass_and_is_compared_with_the_annotation() -> None:
-    reports, key = AdapterReports(), Key("d", "m-00001")
+def test_a_changed_report_needs_a_pass_and_is_compared_with_the_annotation(cluster: EmbeddedCluster) -> None:
+    reports, key = AdapterReports(cluster, "test"), Key("d", "m-00001")
     autoscaler: Object = {"metadata": {"annotations": {ADAPTERS_ANNOTATION: '{"id":"2","adapters":[]}'}}}
     assert not reports.observe(key, reading(None))
     assert reports.state(key, autoscaler) is None
@@ -50,6 +53,34 @@ def test_a_changed_report_needs_a_pass_and_is_compared_with_the_annotation() -> 
         assert reports.state(key, {"metadata": {"annotations": {ADAPTERS_ANNOTATION: unreadable}}}) is None
     reports.forget(key)
     assert reports.state(key, autoscaler) is None
+
+
+async def test_a_replica_behind_is_reported_and_its_pod_is_marked_for_the_kubelet(cluster: EmbeddedCluster) -> None:
+    annotations = {ADAPTERS_ANNOTATION: '{"id":"1","adapters":[]}'}
+    async with running(World(cluster, SteppedClock())) as world:
+        await world.create_revision(Policy(), annotations=annotations)
+        pod = await world.start_pod()
+        world.replicas.adapters[pod] = OLD
+
+        async def state() -> tuple[str, str]:
+            await world.report_services(in_path=True)
+            await world.pass_time(1.0)
+            return await world.condition("AdaptersReady")
+
+        async def wanted_by_pod() -> str | None:
+            await world.pass_time(1.0)
+            return annotations_of(await world.get(POD, pod)).get(WANTED_ANNOTATION)
+
+        await world.until(state, ("True", ""))
+        assert await wanted_by_pod() is None
+        patch = {"metadata": {"annotations": {ADAPTERS_ANNOTATION: '{"id":"2","adapters":[]}'}}}
+        await cluster.patch(POD_AUTOSCALER, REVISION_NAME, patch, "default", manager="knodel")
+        await world.until(state, ("Unknown", "Loading"))
+        await world.until(wanted_by_pod, "2")
+        world.replicas.adapters[pod] = BAD
+        await world.until(state, ("False", "AdapterFailed"))
+        world.replicas.adapters[pod] = NEW
+        await world.until(state, ("True", ""))
 
 
 @pytest.mark.parametrize(
