@@ -9,6 +9,7 @@ Pure but for `AdapterListFile`. The file is of the form
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -80,7 +81,7 @@ class AdapterListFile:
     def read(self) -> AdapterList | None:
         """Return the list, or None if the file is the one that was read last. Raises BadLlmOptions, OSError."""
         with self._path.open("rb") as file:
-            status = self._path.stat()
+            status = os.fstat(file.fileno())
             identity = (status.st_ino, status.st_mtime_ns, status.st_size)
             if identity == self._identity:
                 return None

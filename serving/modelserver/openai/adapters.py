@@ -25,6 +25,7 @@ from serving.modelserver.base.adapter_list import AdapterList, AdapterListFile, 
 from serving.modelserver.base.llm import AdapterSource
 from serving.modelserver.base.stats import AdapterReport, Stats
 from serving.modelserver.execution.adapters import AdapterFiles, FetchAdapter, fetch_adapter
+from serving.storage.base.digest import PREFIX
 
 log = logging.getLogger(__name__)
 
@@ -67,11 +68,12 @@ class AdapterSync:
         self._monotonic = monotonic
         self._engine: UpstreamEngine | None = None
         self._list = AdapterList("")
+        self._unreadable = ""  # why the list could not be read
         self._fetched: dict[AdapterSource, AdapterFiles] = {}
         self._loaded: dict[str, _Loaded] = {}
         self._leaving: list[_Loaded] = []
         self._failures: dict[str, _Failure] = {}
-        self._contents: dict[str, str] = {}  # name in the engine → digest or URI of its files
+        self._digests: dict[str, str] = {}  # name in the engine → digest of its files
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="adapters", daemon=True)
 
@@ -105,11 +107,10 @@ class AdapterSync:
             self._leaving.append(self._loaded.pop(name))
             log.info("the adapter %s is removed", name)
         self._unload_idle(engine)
-        wanted = {source.name for source in self._list.adapters}
-        self._failures = {name: one for name, one in self._failures.items() if name in wanted}
+        self._failures = {name: one for name, one in self._failures.items() if one.source in changes.load}
         for source in changes.load:
             failure = self._failures.get(source.name)
-            if failure is None or failure.source != source or failure.again_at <= now or source in self._fetched:
+            if failure is None or failure.again_at <= now:
                 self._load(engine, source)
         faults = {name: failure.message for name, failure in sorted(self._failures.items())[:MOST_FAULTS]}
         self._stats.adapters = AdapterReport(self._list.id, faults)
@@ -136,8 +137,11 @@ class AdapterSync:
         """Read the list. An invalid one changes nothing."""
         try:
             self._list = self._file.read() or self._list
+            self._unreadable = ""
         except (KnodelError, OSError) as error:
-            log.warning("the list of adapters cannot be read: %s", error)
+            if str(error) != self._unreadable:
+                log.warning("the list of adapters cannot be read: %s", error)
+            self._unreadable = str(error)
 
     def _load(self, engine: UpstreamEngine, source: AdapterSource) -> None:
         """Load an adapter and let requests have it, in place of the former one of its name."""
@@ -146,7 +150,7 @@ class AdapterSync:
         except EngineError as error:
             self._fail(source, error)
             return
-        model = self._name_for(source.name, files.digest or source.uri)
+        model = self._name_for(source.name, files.digest)
         former = self._loaded.get(source.name)
         present = [one for one in (*self._leaving, former) if one is not None and one.served.model == model]
         if present:  # the same files, perhaps from another address
@@ -160,6 +164,7 @@ class AdapterSync:
                 self._fail(source, error)
                 return
             loaded = _Loaded(source, ServedAdapter(source.name, model), files.folder)
+            self._digests.setdefault(model, files.digest)
         engine.adapters.put(loaded.served)
         self._leaving = [one for one in self._leaving if one not in present]
         if former is not None and former not in present:
@@ -168,15 +173,15 @@ class AdapterSync:
         self._failures.pop(source.name, None)
         log.info("the adapter %s is served", source.name)
 
-    def _name_for(self, adapter: str, content: str) -> str:
-        """Return the name by which the engine knows these files of an adapter; each content has its own.
+    def _name_for(self, adapter: str, digest: str) -> str:
+        """Return the name by which the engine knows the files of an adapter; other files have another one.
 
         It is `NAME:ADAPTER` for the first files. Engines may keep what they computed with a name for later requests.
         """
         plain = f"{self._model}:{adapter}"
-        if self._contents.setdefault(plain, content) == content:
+        if self._digests.get(plain, digest) == digest:
             return plain
-        return f"{plain}@{content.rpartition(':')[2][-_SHOWN:]}"
+        return f"{plain}@{digest.removeprefix(PREFIX)[:_SHOWN]}"
 
     def _unload_idle(self, engine: UpstreamEngine) -> None:
         """Unload the adapters that no request uses any more, and release their files."""

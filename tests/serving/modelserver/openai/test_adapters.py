@@ -151,7 +151,7 @@ async def test_other_files_of_an_adapter_get_another_name_in_vllm(
     new = platform.make("legal-again", r=4)
     await done(server, platform.want(new))
     assert (await chat(server, "m:legal")).status == 200
-    assert re.findall(r"adapter: name '(.*)', path", caplog.text) == ["m:legal", f"m:legal@{new['digest'][-12:]}"]
+    assert re.findall(r"adapter: name '(.*)', path", caplog.text) == ["m:legal", f"m:legal@{new['digest'][7:19]}"]
     moved = platform.make("legal", r=4)
     assert await done(server, platform.want({**moved, "digest": new["digest"]})) == {}
     assert (await chat(server, "m:legal")).status == 200
@@ -182,6 +182,32 @@ async def test_the_former_files_are_served_while_new_ones_cannot_be_loaded(start
     faults = await done(server, platform.want(platform.break_weights("legal-again")))
     assert "size mismatch" in faults["legal"]
     assert (await chat(server, "m:legal")).status == 200
+    assert await done(server, platform.want(platform.make("legal"))) == {}
+
+
+async def test_files_that_could_not_be_loaded_take_no_name(
+    start: Start, platform: Platform, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    platform.want(platform.break_weights("legal"))
+    server = await start()
+    assert await done(server, platform.want(platform.make("legal-again", r=4))) == {}
+    assert "adapter: name 'm:legal', path" in caplog.text
+
+
+async def test_files_that_changed_at_their_address_get_another_name(
+    start: Start, platform: Platform, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    entry = platform.make("legal")
+    del entry["digest"]
+    platform.want(entry)
+    server = await start()
+    assert await done(server, platform.want()) == {}
+    platform.make("legal", r=4)
+    assert await done(server, platform.want(entry)) == {}
+    first, second = re.findall(r"adapter: name '(.*)', path", caplog.text)
+    assert first == "m:legal" and re.fullmatch(r"m:legal@[0-9a-f]{12}", second)
 
 
 async def test_a_rank_beyond_the_room_is_reported(start: Start, platform: Platform) -> None:
