@@ -15,6 +15,7 @@ from autoscaler.metrics.collector import MetricCollector
 from autoscaler.metrics.digest_page import DigestSource
 from autoscaler.metrics.response_latency import LatencySource
 from autoscaler.metrics.source import ActivatorLoad, MetricSource
+from autoscaler.reconciler.adapters import AdapterReports
 from autoscaler.reconciler.decision_recorder import DecisionRecorder
 from autoscaler.reconciler.dependencies import Dependencies
 from autoscaler.reconciler.digests import DigestEnforcer
@@ -92,6 +93,7 @@ class Autoscaler:
         zero = ScaleToZero(self._collector, activator, clock, self._settings.zero, prober)
         recorder = Recorder(cluster, MANAGER, clock)
         self._digests = DigestEnforcer(cluster, informers[POD], digests, recorder, clock, MANAGER)
+        self._adapters = AdapterReports(cluster, MANAGER)
         self._availability = MetricsAvailability(recorder, clock, signal_available)
         self._pool_informers = pool_informers or informers
         self._keep = KeepWarm(
@@ -109,7 +111,7 @@ class Autoscaler:
         dependencies = Dependencies(
             cluster, ObjectReader(informers), self._scaler, self._collector, activator, zero, self._decisions,
             self._progress, self._starts, self._warm, self._availability, recorder, clock, self._settings,
-            signal_available, self._ledger, self._digests,
+            signal_available, self._ledger, self._digests, self._adapters,
         )  # fmt: skip
         self._reconciler = PodAutoscalerReconciler(dependencies)
         self.controller = Controller("autoscaler", self._reconcile, workers=self._settings.workers)
@@ -181,7 +183,9 @@ class Autoscaler:
         ):  # without those deleted meanwhile
             self.controller.queue.add(key)
         for key in targets:
-            if self._digests.observe(key, self._collector.last(key)):
+            samples = self._collector.last(key)
+            changes = (self._digests.observe(key, samples), self._adapters.observe(key, samples))
+            if any(changes):
                 self.controller.queue.add(key)
         for key in self._starts.observe_readings(self._collector.last):
             self.controller.queue.add(key)

@@ -43,6 +43,10 @@ HELD_ANNOTATION = "autoscaling.knodel.dev/held-to-digest"
 RESTART_ANNOTATION = "autoscaling.knodel.dev/restart"
 """On the PodAutoscaler, written by the controller of Models: the Pods to replace one after another (`NAME,NAME`)."""
 
+ADAPTERS_ANNOTATION = "autoscaling.knodel.dev/adapters"
+"""On the PodAutoscaler of a language model that loads adapters while it serves, written by the controller of Models:
+the adapters of the revision (`{"id":"9f2c4a81d0","adapters":[{"name":"legal","uri":"s3://models/legal/3/"}]}`)."""
+
 LARGEST = 1e15  # of any number; larger ones might not fit a float
 MAX_REPLICAS = 1_000  # limit of a Model, and the value for a Knative Service without max-scale
 Entry = dict[str, Any]

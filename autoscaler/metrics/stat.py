@@ -11,11 +11,12 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
 from clusters.base.errors import KnodelError
+from clusters.base.redact import one_line, redact
 
 LARGEST_TOTAL = 1e15  # slot-seconds or requests: 30 years of 10^6 slots; larger values such as 1e308 are rejected
 
@@ -23,6 +24,9 @@ LARGEST_TOTAL = 1e15  # slot-seconds or requests: 30 years of 10^6 slots; larger
 STAGES = ("imports", "load", "warmup")
 LONGEST_STAGE = 1e7  # ms; no start takes hours
 FORMAT: Final = re.compile(r"[a-z][a-z0-9-]{0,31}")  # names of model formats; other text of a Pod is not repeated
+
+LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")  # names of adapters
+LONGEST_FAULT: Final = 400  # characters of a fault of an adapter
 
 DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 
@@ -35,6 +39,13 @@ class Tokens(NamedTuple):
 
     prompt: float
     completion: float
+
+
+class AdapterReport(NamedTuple):
+    """The list of adapters that a replica of a language model works on, and the faults of adapters, by name."""
+
+    list: str
+    faults: Mapping[str, str]
 
 
 class BadSample(KnodelError):
@@ -61,6 +72,12 @@ class _Stats(msgspec.Struct, rename="camel"):
     format: str | None = None
     digest: str | None = None
     tokens: Any = None
+    adapters: Any = None
+
+
+class _AdapterPage(msgspec.Struct):
+    list: Annotated[str, msgspec.Meta(max_length=64)]
+    faults: Annotated[dict[str, str], msgspec.Meta(max_length=64)] = {}
 
 
 _DECODER = msgspec.json.Decoder(_Stats)
@@ -83,6 +100,7 @@ class Sample:
     format: str = ""  # of the model, if the server reports it
     digest: str = ""  # of the model's files, if the server reports it
     tokens: Tokens | None = None  # of a language model
+    adapters: AdapterReport | None = None  # of a language model that loads adapters while it serves
 
     @property
     def in_flight(self) -> float:
@@ -100,7 +118,10 @@ def parse_stats(body: bytes, at: float) -> Sample:
     stages = _stages(stats.startup)
     digest = stats.digest if stats.digest is not None and DIGEST.fullmatch(stats.digest) else ""
     tokens = _tokens(stats.tokens)
-    return checked(Sample(at, *totals, stages, format=known_format(stats.format), digest=digest, tokens=tokens))
+    adapters = _adapters(stats.adapters)
+    return checked(
+        Sample(at, *totals, stages, format=known_format(stats.format), digest=digest, tokens=tokens, adapters=adapters)
+    )
 
 
 def known_format(name: str | None) -> str:
@@ -120,6 +141,16 @@ def _tokens(totals: Any) -> Tokens | None:
     values: list[Any] = [totals.get(name) for name in Tokens._fields] if isinstance(totals, dict) else []
     valid = [float(value) for value in values if type(value) in (int, float) and 0.0 <= value <= LARGEST_TOTAL]
     return Tokens(*valid) if len(valid) == len(Tokens._fields) else None
+
+
+def _adapters(page: Any) -> AdapterReport | None:
+    """Return the report on adapters, with the texts in a safe form. No decision needs it; an invalid one is dropped."""
+    try:
+        report = msgspec.convert(page, _AdapterPage)
+    except msgspec.ValidationError:
+        return None
+    named = ((name, text) for name, text in report.faults.items() if LABEL.fullmatch(name))
+    return AdapterReport(report.list, {name: one_line(redact(text), LONGEST_FAULT) for name, text in named})
 
 
 def checked(sample: Sample) -> Sample:

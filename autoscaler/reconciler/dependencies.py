@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from autoscaler.config import AutoscalerSettings
 from autoscaler.metrics.collector import MetricCollector
 from autoscaler.metrics.source import ActivatorLoad
+from autoscaler.reconciler.adapters import AdapterReports
 from autoscaler.reconciler.decision_recorder import DecisionRecorder
 from autoscaler.reconciler.digests import DigestEnforcer
 from autoscaler.reconciler.metrics_availability import MetricsAvailability
@@ -44,3 +45,4 @@ class Dependencies:
     signal_available: Callable[[], bool]  # of requests that wait at zero
     ledger: UsageLedger
     digests: DigestEnforcer
+    adapters: AdapterReports

@@ -117,6 +117,7 @@ class PodAutoscalerReconciler:
         service = await self._serverless_service(key, observed, spec)
         waits.append(await self._scale_down(key, observed, service))
         await self._report(key, observed, service, spec)
+        await deps.adapters.hasten(key, pod_autoscaler, observed.pods)
         await deps.availability.record_event(key, pod_autoscaler, may_be_zero=spec.may_be_zero)
         waits.append(await deps.decisions.write(pod_autoscaler))
         waits.append(await deps.ledger.write(pod_autoscaler))
@@ -130,7 +131,7 @@ class PodAutoscalerReconciler:
     def _forget(self, key: Key) -> None:
         deps = self._deps
         others = (deps.collector, deps.scale_to_zero, deps.decisions, deps.progress, deps.starts, deps.warm)
-        for memory in (self._pending, deps.availability, deps.ledger, deps.digests, *others):
+        for memory in (self._pending, deps.availability, deps.ledger, deps.digests, deps.adapters, *others):
             memory.forget(key)
         deps.scaler.remove(key)
         known: tuple[dict[Key, Any], ...] = (self._policies, self._targets, self._paths, self._reported, self._uids)
@@ -276,7 +277,8 @@ class PodAutoscalerReconciler:
         progress = deps.progress.follow(key, pod_autoscaler, observed.pods)
         failure = find_start_failure(observed.pods, now) or deps.digests.failure(key)
         unavailable = deps.availability.message(key, may_be_zero=spec.may_be_zero)
-        status = make_status(pod_autoscaler, service, scale, now, failure, progress, unavailable)
+        adapters = deps.adapters.state(key, pod_autoscaler)
+        status = make_status(pod_autoscaler, service, scale, now, failure, progress, unavailable, adapters)
         if is_reported(pod_autoscaler, status):
             return
         patch = {"metadata": {"resourceVersion": version_of(pod_autoscaler)}, "status": status}

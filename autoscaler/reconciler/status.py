@@ -12,15 +12,17 @@ initial scale until it was reached once, then max(1, lower bound). Active, by ro
 serviceName and Ready=False but without it, the Revision would conclude that its initial scale was never achieved. Ready
 is False if one of the three others is, else Unknown if one is, else True.
 
-Two conditions are Knodel's own and only inform users. `MetricsAvailable` is False with reason `MetricsUnavailable`
+Three conditions are Knodel's own and only inform users. `MetricsAvailable` is False with reason `MetricsUnavailable`
 while replicas or activators do not answer, and absent until that happened once. `ReplicasStarted` is False with a
-reason while a replica fails to start, even if others serve, and absent likewise.
+reason while a replica fails to start, even if others serve, and absent likewise. `AdaptersReady` is whether the
+replicas of a language model serve the adapters of its list (`adapters.py`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from clusters.base.objects import Object, condition_of, generation_of, is_true, parse_timestamp, with_condition
 
@@ -31,6 +33,7 @@ READY = "Ready"
 METRICS = "MetricsAvailable"
 UNAVAILABLE = "MetricsUnavailable"
 STARTED = "ReplicasStarted"
+ADAPTERS = "AdaptersReady"
 _DEPENDENTS = (ACTIVE, INITIALIZED, SKS_READY)
 
 TIMED_OUT = "TimedOut"
@@ -39,6 +42,14 @@ _TEXTS = {
     "NoTraffic": "The target is not receiving traffic.",
     "Queued": "Requests to the target are being buffered as resources are provisioned.",
 }
+
+
+class ReplicaState(NamedTuple):
+    """Status, reason and message of a condition about replicas."""
+
+    status: str
+    reason: str = ""
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +76,13 @@ def make_status(
     failure: str = "",
     progress: str = "",
     unavailable: str = "",
+    adapters: ReplicaState | None = None,
 ) -> Object:
     """Return the whole status.
 
     `failure`, of a replica that fails to start, is `Reason: message`. Active reports it, or else the `progress` of a
     starting replica, until the initial scale was reached once. `unavailable` is the message about missing metrics, if
-    any.
+    any. `adapters` is the state of adapters; None leaves its condition as it is.
     """
     former = pod_autoscaler.get("status") or {}
     conditions = list(former.get("conditions") or ())
@@ -95,6 +107,8 @@ def make_status(
     if failure or STARTED in present:
         reason, _, message = failure.partition(": ")
         conditions = with_condition(conditions, STARTED, "False" if failure else "True", now, reason, message)
+    if adapters is not None:
+        conditions = with_condition(conditions, ADAPTERS, adapters.status, now, adapters.reason, adapters.message)
     status: Object = {
         "conditions": conditions,
         "desiredScale": scale.desired,
@@ -116,6 +130,11 @@ def start_failure_of(pod_autoscaler: Object) -> tuple[str, str]:
     """Return reason and message of a failed start in a status of ours; both empty without one."""
     started = condition_of(pod_autoscaler, STARTED) or {}
     return (str(started.get("reason") or ""), str(started.get("message") or ""))
+
+
+def adapters_condition_of(pod_autoscaler: Object) -> Object | None:
+    """Return the condition about adapters in a status of ours; None without one."""
+    return condition_of(pod_autoscaler, ADAPTERS)
 
 
 def is_reported(pod_autoscaler: Object, status: Object) -> bool:

@@ -1,4 +1,4 @@
-"""Lines about rollouts, schedules and warm pools, which several verbs print."""
+"""Lines about rollouts, schedules, adapters and warm pools, which several verbs print."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from zoneinfo import ZoneInfo
 from autoscaler.schedules import DEFAULT_ZONE, InvalidSchedules, Opening, Schedule, opening
 from autoscaler.warmpool.spec import AUTO
 from clusters.base.durations import parse_duration
-from clusters.base.objects import Object, name_of
+from clusters.base.objects import Object, condition_of, name_of
 from serving.control_api.table import format_of_pool
 from serving.reconciler.rollout.judging.verdict import Verdict
 from serving.reconciler.rollout.state import RolloutState, join_reasons, rollout_of
+from serving.types.lifecycle import ADAPTERS_READY
 
 
 def rollout_lines(model: Object) -> list[str]:
@@ -70,6 +71,16 @@ def schedule_lines(model: Object, now: datetime) -> list[str]:
             continue  # admission refuses invalid schedules, and the condition Ready reports them
         lines.append(_schedule_line(found))
     return ["Schedules:", *lines] if lines else []
+
+
+def adapters_text(model: Object) -> str:
+    """Return the names of a language model's adapters, and why not all replicas serve them; "" without any."""
+    adapters = (model["spec"].get("llm") or {}).get("adapters") or ()
+    names = ", ".join(str(one.get("name")) for one in adapters)
+    condition = condition_of(model, ADAPTERS_READY) or {}
+    if not names or condition.get("status") in ("True", None):
+        return names
+    return f"{names} ({condition.get('reason')}: {condition.get('message')})"
 
 
 def _schedule_line(found: Opening) -> str:

@@ -5,19 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from clusters.base.objects import Object
 from serving.client.errors import ClientError, UsageError
 from serving.client.home import expand_home
 from serving.types.settings.settings import ArtifactSettings
+
+if TYPE_CHECKING:
+    from serving.storage.upload.upload import UploadedArtifact
 
 UploadProgress = Callable[[str, int, int], None]
 """Called with the phase ("reading" or "uploading"), the bytes that are done and their total."""
 
 
 def upload_files(
-    model: Object,
     path: Path,
+    promised: str,
     artifacts: ArtifactSettings,
     context: str,
     *,
@@ -25,19 +28,16 @@ def upload_files(
     environ: Mapping[str, str] = os.environ,
     progress: UploadProgress | None = None,
     warn: Callable[[str], None] = lambda line: None,
-) -> Object:
+) -> UploadedArtifact:
     """Upload the files at `path` to the store in the settings of the cluster of `context`, a kubeconfig context.
 
-    Return the Model with their URI and digest, and with the Secret of the settings unless it names one.
-
-    `spec.digest` of the Model, if given, must be that of the files. With `dry_run` nothing is sent. Raises UsageError
+    `promised`, unless it is empty, must be the digest of the files. With `dry_run` nothing is sent. Raises UsageError
     when the cluster has no store, or the files or the credentials cannot be used; ClientError when the store fails.
     """
     from serving.storage.base import digest as digests  # heavy; only local files need these
     from serving.storage.base.errors import HttpStatusError, StorageError, TransferInterrupted
     from serving.storage.upload.upload import ignore_upload_progress, locate, upload
 
-    spec = model["spec"]
     if not artifacts.prefix:
         raise UsageError(
             f"{path} is on this machine, and the cluster has no store for such files, since its setting "
@@ -46,20 +46,17 @@ def upload_files(
         )
     name, report = stored_name(path.name), progress or ignore_upload_progress
     try:
-        if promised := spec.get("digest"):
+        if promised:
             digests.check(str(path), promised, locate(path, artifacts.prefix, name, report).digest)
         if dry_run:
-            stored = locate(path, artifacts.prefix, name, report)
-        else:
-            stored = upload(
-                path, artifacts.prefix, environ, cache_folder(environ), file_name=name, progress=report, warn=warn
-            )
+            return locate(path, artifacts.prefix, name, report)
+        return upload(
+            path, artifacts.prefix, environ, cache_folder(environ), file_name=name, progress=report, warn=warn
+        )
     except (HttpStatusError, TransferInterrupted) as error:
         raise ClientError(str(error)) from error
     except StorageError as error:
         raise UsageError(str(error)) from error
-    secret = {"storage": {"secretRef": {"name": artifacts.secret}}} if artifacts.secret else {}
-    return {**model, "spec": {**secret, **spec, "storageUri": stored.uri, "digest": stored.digest}}
 
 
 def stored_name(name: str) -> str:

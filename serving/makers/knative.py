@@ -5,11 +5,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
 
 from autoscaler.types import POLICY_ANNOTATION, RESTART_ANNOTATION, Policy
 from autoscaler.usage.meter import CANARY_ANNOTATION
@@ -26,17 +23,17 @@ from clusters.base.objects import (
     owner_reference,
 )
 from serving.makers import names
+from serving.makers.adapters import make_adapters
+from serving.makers.names import digest_of
 from serving.makers.pod_spec import make_template, server_settings
 from serving.makers.targets import first_traffic
 from serving.types.annotations import ANNOTATION_APPLIED, ANNOTATION_PERCENT, LABEL_GENERATION, LABEL_MODEL
+from serving.types.llm import loads_adapters
 from serving.types.model import Model
 from serving.types.scaling import Scaling
 from serving.types.settings.runtimes import runtime_fault
 from serving.types.settings.settings import Settings
 from serving.types.validation import read_model
-
-HASH_LENGTH = 10
-"""Hex digits: 40 bits are enough to distinguish the versions of one Model."""
 
 
 def make_service(model: Model, settings: Settings, traffic: Sequence[Object]) -> Object:
@@ -96,12 +93,6 @@ def generation_of_version(model: Model, settings: Settings) -> str:
     return str(template["metadata"]["labels"][LABEL_GENERATION])
 
 
-def digest_of(value: Any) -> str:
-    """Return a short hash of a JSON value that does not depend on the order of keys."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:HASH_LENGTH]
-
-
 def _make(
     kind: Kind,
     name: str,
@@ -127,14 +118,15 @@ def _visibility(model: Model) -> dict[str, str]:
 
 
 def render(model_obj: Object, settings: Settings) -> list[Object]:
-    """Return the Knative objects that a new Model would get. Raises Invalid."""
+    """Return the objects that a new Model would get. Raises Invalid."""
     model = read_model(model_obj)
     if fault := runtime_fault(settings.runtimes, model.spec.runtime):
         raise Invalid(f"{MODEL.kind} {model.name}", [FieldError("spec.runtime.name", fault)])
     traffic = first_traffic(model)
+    adapters = [make_adapters(model)] if loads_adapters(model.spec.model_format, model.spec.llm) else []
     if not model.spec.variants:
-        return [make_service(model, settings, traffic)]
-    return [*make_configurations(model, settings), make_route(model, traffic)]
+        return [*adapters, make_service(model, settings, traffic)]
+    return [*adapters, *make_configurations(model, settings), make_route(model, traffic)]
 
 
 def make_policy(scaling: Scaling, container_concurrency: int) -> str:

@@ -17,7 +17,7 @@ from clusters.base.durations import format_duration
 from clusters.base.objects import ANNOTATION_CLASS, Object
 from clusters.base.quantities import format_cores
 from serving.makers import names
-from serving.makers.volumes import Mount, claim, credentials, digests, scratch
+from serving.makers.volumes import Mount, adapters, claim, credentials, digests, scratch
 from serving.types.annotations import (
     ANNOTATION_DIGEST,
     ANNOTATION_STORAGE_URI,
@@ -27,8 +27,8 @@ from serving.types.annotations import (
     LABEL_VARIANT,
 )
 from serving.types.code import runs_code
-from serving.types.llm import NO_LLM, Llm
-from serving.types.model import Model, Resources, ServerSpec, Variant, claims_of
+from serving.types.llm import NO_LLM, Llm, loads_adapters
+from serving.types.model import Model, ModelSpec, Resources, ServerSpec, Variant, claims_of
 from serving.types.settings.runtimes import runtime_of
 from serving.types.settings.settings import ServerSettings, Settings
 from serving.types.warm_pool import PoolTemplate
@@ -74,6 +74,8 @@ def make_revision_spec(model: Model, variant: Variant | None, server: ServerSett
     resources = _resources(model, variant)
     record = "" if model.spec.digest else names.digests(model)
     mounts = _mounts(model.spec.secret, claims_of(model.spec), record)
+    if loads_adapters(model.spec.model_format, model.spec.llm):
+        mounts.append(adapters(names.adapters(model)))
     return _revision_spec(model.spec, resources, _arguments(model, resources), mounts, server)
 
 
@@ -167,18 +169,28 @@ def _load_parameters(model: Model, resources: Resources) -> str:
     }
     if spec.batching is not None:
         parameters |= {"maxBatchSize": spec.batching.max_batch_size, "maxBatchLatency": spec.batching.max_latency}
-    parameters["llm"] = _llm_parameters(spec.llm)
+    parameters["llm"] = _llm_parameters(_llm_of_template(spec))
     given = {name: value for name, value in parameters.items() if value}
     return json.dumps(given, sort_keys=True, separators=(",", ":"))
 
 
+def make_adapter_entries(llm: Llm) -> list[Object]:
+    """Return the adapters of a language model as in its manifest, without empty fields."""
+    entries = [{"name": one.name, "uri": one.uri, "digest": one.digest} for one in llm.adapters]
+    return [{name: value for name, value in one.items() if value} for one in entries]
+
+
+def _llm_of_template(spec: ModelSpec) -> Llm:
+    """Return the options of which each change makes a version: without adapters that are loaded later."""
+    return replace(spec.llm, adapters=()) if loads_adapters(spec.model_format, spec.llm) else spec.llm
+
+
 def _llm_parameters(llm: Llm) -> Object:
     """Return the options of a language model as in its manifest, without empty ones."""
-    adapters = [{"name": one.name, "uri": one.uri, "digest": one.digest} for one in llm.adapters]
     parameters: Object = {
         "contextLength": llm.context_length,
         "embeddings": llm.embeddings,
-        "adapters": [{name: value for name, value in one.items() if value} for one in adapters],
+        "adapters": make_adapter_entries(llm),
         "toolParser": llm.tool_parser,
         "engineArgs": dict(llm.engine_args),
     }
@@ -237,7 +249,7 @@ def _arguments(model: Model, resources: Resources) -> list[str]:
             ("--max-batch-size", spec.batching.max_batch_size),
             ("--max-batch-latency", f"{spec.batching.max_latency:g}"),
         ]
-    return [*_command_line(options), *_llm_arguments(spec.llm), *_allow_code(spec.model_format)]
+    return [*_command_line(options), *_llm_arguments(_llm_of_template(spec)), *_allow_code(spec.model_format)]
 
 
 def _llm_arguments(llm: Llm) -> list[str]:

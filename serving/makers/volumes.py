@@ -1,4 +1,4 @@
-"""Make the volumes of a replica: scratch folder, credentials of a storage, digests, and a volume claim. Pure."""
+"""Make the volumes of a replica: scratch folder, credentials of a storage, digests, adapters, volume claims. Pure."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import Final
 
 from autoscaler.warmpool.claims.marks import DIGESTS_VARIABLE, DIGESTS_VOLUME
 from clusters.base.objects import Object
+from serving.modelserver.base.adapter_list import ADAPTERS_VARIABLE
 
 CREDENTIALS_PATH: Final = "/etc/knodel/credentials"
 CREDENTIALS: Final = "KNODEL_CREDENTIALS"
 """Environment variable with the folder of the credentials (`serving.storage.transfer.credentials`)."""
 DIGESTS_PATH: Final = "/etc/knodel/digests"
+ADAPTERS_PATH: Final = "/etc/knodel/adapters"
 CLAIMS_PATH: Final = "/mnt/pvc"
 """Folder with the claims of `pvc://CLAIM/PATH`, each in a folder of its name (`serving.storage.sources.local`)."""
 
@@ -51,6 +53,11 @@ def digests(config_map: str) -> Mount:
     """Return the digests that revisions loaded first, each in a file of the revision's name; empty at first."""
     source = {"configMap": {"name": config_map, "optional": True}}
     return Mount(DIGESTS_VOLUME, DIGESTS_PATH, source, True, DIGESTS_VARIABLE)
+
+
+def adapters(config_map: str) -> Mount:
+    """Return the list of adapters, which changes while a replica runs."""
+    return Mount("adapters", ADAPTERS_PATH, {"configMap": {"name": config_map}}, True, ADAPTERS_VARIABLE)
 
 
 def claim(name: str, number: int = 1) -> Mount:

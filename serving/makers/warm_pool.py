@@ -11,7 +11,7 @@ from autoscaler.types import CLASS
 from autoscaler.warmpool.claims.classes import DEFAULT_FORMAT
 from autoscaler.warmpool.claims.marks import LABEL_SEED, SEED_PREFIX
 from clusters.base.objects import ANNOTATION_CLASS, CONFIGURATION, WARM_POOL, Key, Object, owner_reference
-from serving.makers.knative import digest_of
+from serving.makers.names import digest_of
 from serving.makers.pod_spec import ANNOTATION_INITIAL_SCALE, FULL_DUPLEX, make_member_spec, server_settings
 from serving.types.annotations import ANNOTATION_APPLIED
 from serving.types.settings.settings import Settings

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from functools import cached_property, partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from starlette.types import ASGIApp
@@ -17,13 +17,14 @@ from starlette.types import ASGIApp
 from serving.engines.base.container_limits import container_limits
 from serving.engines.base.engine import Adapter, EngineOptions, LlmOptions
 from serving.engines.base.errors import Cancelled
+from serving.modelserver.base.adapter_list import AdapterListFile
 from serving.modelserver.base.assignment import Assignment, BatchBounds, ModelBounds
 from serving.modelserver.base.limits import BodyBudget, ServerLimits
 from serving.modelserver.base.options import ServerOptions
 from serving.modelserver.base.stats import DownloadProgress, StartupTimes, Stats
 from serving.modelserver.endpoints.app import DataApp
 from serving.modelserver.endpoints.endpoints import make_endpoints
-from serving.modelserver.execution.adapters import AdapterFiles
+from serving.modelserver.execution.adapters import fetch_adapter
 from serving.modelserver.execution.inference import Inference
 from serving.modelserver.execution.lifecycle import ModelLifecycle, ServedModel
 from serving.modelserver.execution.loading import load_model
@@ -35,6 +36,9 @@ from serving.modelserver.openai.upstreams import upstream_of
 from serving.storage.base.artifact import Artifact
 from serving.storage.fetch import fetch
 from serving.storage.transfer.progress import Progress, ignore_progress
+
+if TYPE_CHECKING:
+    from serving.modelserver.openai.adapters import AdapterSync
 
 log = logging.getLogger(__name__)
 
@@ -112,8 +116,13 @@ class ModelHost:
 
         def load(_: object) -> ServedModel:
             with ExitStack() as files:
-                found = files.enter_context(AdapterFiles(self.assignment.llm.adapters, self._fetch))
-                return self._keep(job(engine_options=self._engine_options(found.adapters)), files)
+                sync = self._adapter_sync(files)
+                adapters = self._fetch_adapters(files) if sync is None else sync.prepare()
+                model = job(engine_options=self._engine_options(adapters, dynamic=sync is not None))
+                kept = self._keep(model, files)
+                if sync is not None:
+                    sync.attach(upstream_of(model.engine))
+                return kept
 
         loading = self.workers.submit(load).result if run is None else run(load)
         _ = self.app  # built while the thread is at work
@@ -168,7 +177,28 @@ class ModelHost:
         options = self._context.options
         return fetch(uri, digest, options.cache, options.allow_hosts, progress=progress)
 
-    def _engine_options(self, adapters: Sequence[Adapter]) -> EngineOptions:
+    def _fetch_adapters(self, files: ExitStack) -> Sequence[Adapter]:
+        """Return the adapters that are loaded with the model, on disk until `files` is closed. Raises LoadFailed."""
+        adapters = []
+        for source in self.assignment.llm.adapters:
+            found = fetch_adapter(source, self._fetch)
+            files.enter_context(found.folder)
+            adapters.append(found.adapter)
+        return adapters
+
+    def _adapter_sync(self, files: ExitStack) -> AdapterSync | None:
+        """Return what follows the platform's list of adapters until `files` is closed; None without such a list."""
+        folder = self._context.options.adapters
+        if folder is None:
+            return None
+        from serving.modelserver.openai.adapters import AdapterSync  # few models need it
+
+        list_file = AdapterListFile(folder, self.assignment.revision)
+        sync = AdapterSync(self.assignment.name, list_file, self._fetch, self._stats)
+        files.callback(sync.close)
+        return sync
+
+    def _engine_options(self, adapters: Sequence[Adapter], *, dynamic: bool) -> EngineOptions:
         options, model, llm = self._context.options, self.assignment, self.assignment.llm
         return EngineOptions(
             threads=model.bounds.threads,
@@ -184,6 +214,7 @@ class ModelHost:
                 tuple(adapters),
                 llm.tool_parser,
                 tuple(sorted(llm.engine_args.items())),
+                dynamic,
             ),
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +26,7 @@ from clusters.base.objects import (
     namespace_of,
 )
 from clusters.runtime.informer import Informers
-from serving.makers.names import DIGESTS_PREFIX
+from serving.makers.names import ADAPTERS_PREFIX, DIGESTS_PREFIX
 from serving.storage import kept
 from serving.storage.base.errors import StorageError
 from serving.storage.transfer.urls import is_file_uri
@@ -34,6 +35,7 @@ from serving.types.annotations import ANNOTATION_DIGEST, ANNOTATION_STORAGE_URI
 log = logging.getLogger(__name__)
 
 INTERVAL: Final = 60.0  # s between two collections
+_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 KINDS: Final = (MODEL, REVISION, POD_AUTOSCALER, CONFIG_MAP)
 """Kinds whose objects contain digests of versions."""
 
@@ -71,6 +73,9 @@ def living_digests(objects: Mapping[Kind, Iterable[Object]]) -> frozenset[str] |
     for record in records:
         known |= {Key(namespace_of(record), name): digest for name, digest in (record.get("data") or {}).items()}
     found = set(known.values())
+    for record in objects[CONFIG_MAP]:
+        if name_of(record).startswith(ADAPTERS_PREFIX):
+            found.update(_DIGEST.findall(str(record.get("data"))))
     for autoscaler in objects[POD_AUTOSCALER]:
         for annotation in (LOADED_ANNOTATION, HELD_ANNOTATION):
             if digest := annotations_of(autoscaler).get(annotation):

@@ -40,7 +40,7 @@ async def apply_plan(cluster: Cluster, informers: Informers, plan: Plan, world: 
     would be refused as a conflict. The change that is on its way to the informer starts another pass, which continues.
     """
     refusals: list[WriteRefusal] = []
-    for group in (plan.objects, plan.digests, *((mark,) for mark in plan.marks)):
+    for group in (plan.adapters, plan.objects, plan.digests, *((mark,) for mark in plan.marks)):
         for action in group:
             if action.version and informers[action.kind].own_writes.is_outdated(_key(action), action.version):
                 break

@@ -54,6 +54,7 @@ from serving.makers import names
 from serving.makers.knative import generation_of_version, make_policy, make_policy_patch
 from serving.reconciler import digests
 from serving.reconciler.actions import Action, Delete, Patch
+from serving.reconciler.adapters import adapter_actions
 from serving.reconciler.observe import World, has_taken_over
 from serving.reconciler.preconditions import BlockedReason
 from serving.reconciler.rollout.capacity import AS_SPECIFIED, Capacity, Replicas, plan_capacity, plan_return
@@ -84,8 +85,8 @@ class ForeignObject:
 class Plan:
     """The writes of a pass, with the inputs from which they follow.
 
-    `objects` and `digests` are ordered, and end at the first refusal. `marks` are independent of each other. A plan
-    with `blocked` has no writes.
+    `adapters`, `objects` and `digests` are ordered, and end at the first refusal. `marks` are independent of each
+    other. A plan with `blocked` has no writes.
     """
 
     objects: tuple[Action, ...]
@@ -96,6 +97,7 @@ class Plan:
     blocked: BlockedReason | None = None
     capacity: Capacity = AS_SPECIFIED
     digests: tuple[Action, ...] = ()
+    adapters: tuple[Action, ...] = ()
 
 
 def make_plan(model: Model, world: World, settings: Settings, blocked: BlockedReason | None = None) -> Plan:
@@ -116,7 +118,12 @@ def make_plan(model: Model, world: World, settings: Settings, blocked: BlockedRe
         situation=situation,
         capacity=capacity,
         digests=tuple(digests.record_actions(model, world)),
+        adapters=tuple(adapter_actions(model, world, _newest_revisions(situation))),
     )
+
+
+def _newest_revisions(situation: Situation) -> frozenset[str]:
+    return frozenset() if situation.newest is None else frozenset(situation.newest.revisions.values())
 
 
 def _situation(model: Model, world: World, settings: Settings, history: tuple[HistoryEntry, ...]) -> Situation:

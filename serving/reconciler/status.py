@@ -10,6 +10,7 @@ from autoscaler.warmpool.claims.marks import ANNOTATION_STARTS
 from clusters.base.objects import Object, conditions_of, generation_of, name_of
 from serving.crds.status import make_status_schema
 from serving.makers import names
+from serving.reconciler.adapters import adapters_state
 from serving.reconciler.apply import ApplyOutcome
 from serving.reconciler.conditions import configurations_state, failing_replica, pinned_message, routes_state
 from serving.reconciler.observe import World
@@ -83,6 +84,8 @@ def _conditions(
         lifecycle.mark_traffic_pinned(pinned_message(model, plan.situation))
     if rollout is not None and (held := held_by(rollout)) is not None:
         lifecycle.mark_rollout_held(*held)
+    if (adapters := adapters_state(model, world)) is not None:
+        lifecycle.mark_adapters(adapters)
     reason, message = failing_replica(world)
     if reason:
         lifecycle.mark_replica_waiting(reason, message)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
+from serving.engines.vllm.arguments import LORA_RANK
 from serving.types import formats
 from serving.types.faults import LLM_FORMATS
 from serving.types.fields import Flag, Format, Integer, Text, Texts
@@ -19,6 +20,8 @@ MOST_TOKENS: Final = 10_000_000
 """Tokens of a context; the longest of known models."""
 MOST_ADAPTERS: Final = 32
 MOST_ENGINE_ARGS: Final = 32
+ADAPTER_FORMATS: Final = ("vllm",)
+"""Formats whose engines load adapters while they serve."""
 LONGEST_ENGINE_ARG: Final = 1024
 """Characters of one value, which may be JSON."""
 _ENGINE_ARG: Final = re.compile(r"[a-z0-9][-a-z0-9]{0,62}")
@@ -57,6 +60,15 @@ def llm_fault(model_format: str) -> str:
     return f"is for models of the formats {', '.join(LLM_FORMATS)}, not {model_format}: omit it"
 
 
+def loads_adapters(model_format: str, llm: Llm) -> bool:
+    """Return whether replicas load and unload adapters while they serve, so that another list makes no version.
+
+    The engine must be known, and must have been started with room for adapters.
+    """
+    has_room = bool(llm.adapters) or any(name == LORA_RANK for name, _ in llm.engine_args)
+    return model_format in ADAPTER_FORMATS and has_room
+
+
 def _adapter_faults(adapters: list[Any]) -> Iterator[str]:
     for name, count in Counter(one.name for one in adapters).items():
         if count > 1:
@@ -86,7 +98,7 @@ class Llm:
     adapters: Annotated[
         tuple[LlmAdapter, ...],
         Items(
-            "LoRA adapters, loaded with the model.",
+            "LoRA adapters. With modelFormat vllm they are loaded and unloaded without a new version.",
             Nested("", LlmAdapter),
             MOST_ADAPTERS,
             (

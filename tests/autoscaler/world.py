@@ -13,7 +13,7 @@ from autoscaler.config import AutoscalerSettings
 from autoscaler.controller import Autoscaler
 from autoscaler.metrics.digest_page import LoadedDigest
 from autoscaler.metrics.source import NoSample
-from autoscaler.metrics.stat import Sample, Tokens
+from autoscaler.metrics.stat import AdapterReport, Sample, Tokens
 from autoscaler.types import CLASS, DECISIONS_ANNOTATION, POLICY_ANNOTATION, Policy, read_entries
 from autoscaler.warmpool.claims.caller import HttpLoadCaller
 from clusters.base.api import Cluster
@@ -93,6 +93,7 @@ class Replicas:
         self.loads: dict[str, str] = {}  # pod that starts → digest of its files
         self.confirmed: set[str] = set()
         self.tokens: dict[str, Tokens] = {}
+        self.adapters: dict[str, AdapterReport] = {}
         self.asked = 0
 
     def work(self, pod: str, slots: float) -> None:
@@ -116,9 +117,11 @@ class Replicas:
         at, busy, used = self._totals.get(pod, (now, 0.0, 0.0))
         requests = self.requests.get(pod, 0.0)
         digest = self.digests.get(pod, self.digest)
-        tokens = self.tokens.get(pod)
+        tokens, adapters = self.tokens.get(pod), self.adapters.get(pod)
         done = busy + used * (now - at)
-        return Sample(now, done, requests, used, 0.0, format=self.format, digest=digest, tokens=tokens)
+        return Sample(
+            now, done, requests, used, 0.0, format=self.format, digest=digest, tokens=tokens, adapters=adapters
+        )
 
     async def progress(self, endpoint: Endpoint) -> str:
         pod = endpoint.pod.partition("/")[2]

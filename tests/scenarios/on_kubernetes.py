@@ -29,6 +29,7 @@ SMALL = {"resources": {"cpu": "30m", "memory": "256Mi"}}
 PATIENCE = 4.0
 """A Pod takes seconds to start, and a leaving one half a minute: queue-proxy drains."""
 LACKS = {
+    "vllm": "the image of the servers has no program vllm",
     "gateway": "plain Knative; knodel-gateway comes in front of it later",
 }
 CONTROLLER: Final = "knodel-controller"

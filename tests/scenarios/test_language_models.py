@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import anthropic
 import openai
 import pytest
 
-from clusters.base.objects import POD, Object, name_of
+from clusters.base.objects import POD, Object, condition_of, name_of, uid_of
 from serving.reconciler.rollout.state import rollout_of
+from serving.storage.base.digest import of_folder
+from serving.storage.base.disk import digest_files
 from tests.scenarios.answers import Answer
 from tests.scenarios.steady import steadily
 from tests.scenarios.world import World
+from tests.serving.engines.vllm.test_folder import adapter
+from tests.support import vllm_stub
+from tests.support.small_llama import write
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -104,6 +112,93 @@ async def test_a_version_with_a_slower_first_token_is_rolled_back(world: World) 
     assert (load.failures, load.broken) == ([], [])
     assert {text_of(answer) for answer in load.answers} == {"yes"}
     await world.carries("first", {"first-00001": 100})
+
+
+def adapter_entry(folder: Path, name: str) -> Object:
+    """Make a LoRA adapter for the stub of vLLM, and return its entry in a Model."""
+    made = adapter(folder / name).path
+    return {"name": name, "uri": Path(made).as_uri(), "digest": of_folder(digest_files(Path(made), name))}
+
+
+async def test_adapters_of_vllm_come_and_go_without_a_version_while_requests_run(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.needs("vllm")
+    folder = tmp_path.resolve()
+    vllm_stub.install(folder / "bin")
+    monkeypatch.setenv("PATH", str(folder / "bin"), prepend=os.pathsep)
+    tone, legal = adapter_entry(folder, "tone"), adapter_entry(folder, "legal")
+    spec: Any = {"modelFormat": "vllm", "storageUri": write(folder / "llama").as_uri(), "minReplicas": 1}
+    await world.deploy("adapted", llm={"adapters": [tone]}, **spec)
+
+    async def ask(model: str) -> Answer:
+        return await send(world, "adapted", {"model": model, "messages": [user("hi")]})
+
+    async def answers(model: str, status: int) -> bool:
+        return (await ask(model)).status == status
+
+    async def replicas() -> dict[str, str]:
+        pods = (await world.cluster.list(POD, world.namespace)).items
+        return {name_of(pod): uid_of(pod) for pod in pods if name_of(pod).startswith("adapted-")}
+
+    def adapters_are(status: str) -> Callable[[Object], bool]:
+        return lambda found: (condition_of(found, "AdaptersReady") or {}).get("status") == status
+
+    before = await replicas()
+    assert (await ask("adapted:tone")).status == 200
+    assert (await ask("adapted:legal")).status == 404
+    async with steadily(lambda: ask("adapted"), 20.0) as base, steadily(lambda: ask("adapted:tone"), 20.0) as kept:
+        await world.deploy("adapted", llm={"adapters": [tone, legal]})
+        await world.eventually(lambda: answers("adapted:legal", 200))
+        await world.until("adapted", adapters_are("True"))
+        bad = {**adapter_entry(folder, "bad"), "digest": "sha256:" + "0" * 64}
+        await world.deploy("adapted", llm={"adapters": [tone, legal, bad]})
+        found = await world.until("adapted", adapters_are("False"))
+        assert (
+            'adapted-00001: adapter "bad": cannot be fetched' in (condition_of(found, "AdaptersReady") or {})["message"]
+        )
+        assert (await ask("adapted:legal")).status == 200
+        await world.deploy("adapted", llm={"adapters": [tone]})
+        await world.eventually(lambda: answers("adapted:legal", 404))
+        await world.until("adapted", adapters_are("True"))
+    for load in (base, kept):
+        assert (load.failures, load.broken) == ([], [])
+        assert len(load.answers) > 20
+    assert await replicas() == before
+    assert [name_of(one) for one in await world.revisions("adapted")] == ["adapted-00001"]
+
+
+async def test_a_former_version_keeps_its_adapters(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.needs("vllm")
+    folder = tmp_path.resolve()
+    vllm_stub.install(folder / "bin")
+    monkeypatch.setenv("PATH", str(folder / "bin"), prepend=os.pathsep)
+    tone, legal = adapter_entry(folder, "tone"), adapter_entry(folder, "legal")
+    spec: Any = {"modelFormat": "vllm", "storageUri": write(folder / "llama").as_uri(), "minReplicas": 1}
+    await world.deploy("twice", llm={"adapters": [tone]}, **spec)
+    shares = [{"revision": "twice-00001", "percent": 100}, {"latest": True, "percent": 0, "tag": "new"}]
+    await world.deploy("twice", llm={"adapters": [legal], "contextLength": 256}, traffic=shares)
+
+    async def statuses() -> dict[str, int]:
+        asked = [(host, name) for host in ("twice", "new-twice") for name in ("tone", "legal")]
+        messages = [user("hi")]
+        return {
+            f"{host} {name}": (await send(world, host, {"model": f"twice:{name}", "messages": messages})).status
+            for host, name in asked
+        }
+
+    wanted = {"twice tone": 200, "twice legal": 404, "new-twice tone": 404, "new-twice legal": 200}
+
+    async def as_wanted() -> bool:
+        return await statuses() == wanted
+
+    await world.eventually(as_wanted)
+    await world.deploy("twice", llm={"adapters": [legal, tone], "contextLength": 256})
+    wanted["new-twice tone"] = 200
+    await world.eventually(as_wanted)
+    assert len(await world.revisions("twice")) == 2
 
 
 async def test_one_base_url_serves_all_models_of_the_namespace_to_the_sdks(world: World) -> None:

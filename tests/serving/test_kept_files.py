@@ -44,6 +44,7 @@ REVISION_WITHOUT_PROMISE = thing("m-00001", LOCAL)
         {"revision": thing("m-00001", {**LOCAL, ANNOTATION_DIGEST: DIGEST})},
         {"revision": REVISION_WITHOUT_PROMISE, "autoscaler": thing("m-00001", {LOADED_ANNOTATION: DIGEST})},
         {"revision": REVISION_WITHOUT_PROMISE, "autoscaler": thing("m-00001", {HELD_ANNOTATION: DIGEST})},
+        {"record": thing("knodel-adapters-1", data={"adapters.json": json.dumps({"revisions": {"m-1": DIGEST}})})},
         {"revision": REVISION_WITHOUT_PROMISE, "record": thing("knodel-digests-1", data={"m-00001": DIGEST})},
     ],
 )

@@ -14,14 +14,15 @@ from typing import Final
 
 from clusters.base.api import Cluster
 from clusters.base.clock import Clock
-from clusters.base.objects import POD, Object, key_of, uid_of
+from clusters.base.objects import CONFIG_MAP, POD, Object, key_of, name_of, namespace_of, uid_of
 from clusters.embedded.kubelet.leftovers import kill_orphans
 from clusters.embedded.kubelet.log_rotation import LogRotator
-from clusters.embedded.kubelet.node import HOST, MANAGER, Drain, KubeletSettings, Node
+from clusters.embedded.kubelet.node import HOST, MANAGER, Drain, KubeletSettings, Node, config_map_values
 from clusters.embedded.kubelet.pod_worker import PodWorker
 from clusters.embedded.kubelet.ports import PortAllocator
 from clusters.embedded.kubelet.process.folders import Folders
 from clusters.embedded.kubelet.process.images import ContainerImage
+from clusters.embedded.kubelet.process.mounts import update_config_map
 from clusters.embedded.kubelet.process.pod_runtime import PodRuntime
 from clusters.embedded.kubelet.process.zygotes import ZygoteRuntime
 from clusters.gateway.token import GatewayTokens
@@ -54,6 +55,7 @@ class Kubelet:
         settings: KubeletSettings | None = None,
     ) -> None:
         self._pods = informers[POD]
+        self._config_maps = informers[CONFIG_MAP]
         self._clock = clock
         self._folders = Folders(state_dir)
         self._zygotes = ZygoteRuntime(self._folders, clock)
@@ -80,11 +82,13 @@ class Kubelet:
         """Run Pods until cancelled. The processes continue after that; `stop_all` stops them."""
         self._folders.prepare()
         await self._pods.synced()
+        await self._config_maps.synced()
         await self._clean_up()
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
                 self._pods.subscribe(self._on_change)
+                self._config_maps.subscribe(self._on_config_map)
                 self._started.set()
                 await LogRotator(self._folders.logs, self._clock).run()
         finally:
@@ -133,6 +137,18 @@ class Kubelet:
         node_name = (after.get("spec") or {}).get("nodeName") or self._node.name
         if not self._shutting_down and node_name == self._node.name:
             self._start_worker(after)
+
+    def _on_config_map(self, _: Object | None, after: Object | None) -> None:
+        """Update the files of Pods that mount a changed ConfigMap. Those of a deleted one stay, as in Kubernetes."""
+        if after is None:
+            return
+        values = config_map_values(after)
+        for uid, worker in self._workers.items():
+            if namespace_of(worker.pod) == namespace_of(after):
+                try:
+                    update_config_map(worker.pod, self._folders.volumes(uid), name_of(after), values)
+                except OSError as error:
+                    log.warning("pod %s: ConfigMap %s is not updated: %s", key_of(worker.pod), name_of(after), error)
 
     def _start_worker(self, pod: Object) -> None:
         if self._group is None:

@@ -77,4 +77,9 @@ class Node:
             config_map = await self.cluster.get(CONFIG_MAP, name, namespace)
         except NotFound:
             return None
-        return {key: str(value).encode() for key, value in (config_map.get("data") or {}).items()}
+        return config_map_values(config_map)
+
+
+def config_map_values(config_map: Object) -> Mapping[str, bytes]:
+    """Return the encoded values of a ConfigMap."""
+    return {key: str(value).encode() for key, value in (config_map.get("data") or {}).items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from clusters.base.objects import MODEL, WARM_POOL, Kind, Object, generation_of, name_of, namespace_of
 from serving.client.api import ApiCalls
@@ -22,6 +22,10 @@ from serving.client.models.local_files import (
 )
 from serving.client.models.waiting import wait_until_ready
 from serving.client.platform_ref import PlatformRef
+
+if TYPE_CHECKING:
+    from serving.storage.upload.upload import UploadedArtifact
+    from serving.types.settings.settings import ArtifactSettings
 
 KINDS_OF_FILES = (MODEL, WARM_POOL)
 
@@ -44,6 +48,16 @@ class DeployFields(NamedTuple):
     least: int | None = None
     most: int | None = None
     llm: Mapping[str, Any] | None = None
+
+
+class LocalFiles(NamedTuple):
+    """Which files of a Model are on this machine: its own, and those of adapters, by name."""
+
+    model: bool = False
+    adapters: frozenset[str] = frozenset()
+
+
+NO_FILES: Final = LocalFiles()
 
 
 class Prepared(NamedTuple):
@@ -131,25 +145,23 @@ def _adapter(given: Mapping[str, Any]) -> dict[str, Any]:
     return {**given, "uri": uri_of(uri)} if isinstance(uri, str) and uri else dict(given)
 
 
-def check_adapters(ref: PlatformRef, llm: Mapping[str, Any] | None) -> None:
-    """Check that a cluster gets no adapter from a path of this machine. Raises UsageError."""
+def local_files(ref: PlatformRef, uri: str | None, llm: Mapping[str, Any] | None) -> LocalFiles:
+    """Return which files of a deploy are on this machine, and must be uploaded for a cluster."""
+    if ref.kube is None:
+        return NO_FILES
     adapters = (llm or {}).get("adapters")
-    for one in adapters if ref.kube is not None and isinstance(adapters, list | tuple) else ():
-        uri = one.get("uri") if isinstance(one, Mapping) else None
-        if isinstance(uri, str) and uri and is_local_path(uri):
-            raise UsageError(
-                f"adapter {one.get('name')} is at {uri} on this machine, which the cluster cannot read: upload it to a "
-                "store and give its URI, such as s3://BUCKET/PATH or hf://ORG/REPO"
-            )
+    found = [one for one in adapters if isinstance(one, Mapping)] if isinstance(adapters, list | tuple) else []
+    local = [one.get("name") for one in found if isinstance(one.get("uri"), str) and is_local_path(one["uri"])]
+    return LocalFiles(bool(uri) and is_local_path(uri or ""), frozenset(map(str, local)))
 
 
 def prepare(
-    api: ApiCalls, ref: PlatformRef, objects: Sequence[Object], *, uploads: bool = False, dry_run: bool = False
+    api: ApiCalls, ref: PlatformRef, objects: Sequence[Object], *, uploads: LocalFiles = NO_FILES, dry_run: bool = False
 ) -> Call[list[Prepared]]:
     """Copy the local files of Models into the state folder of a local platform, and compare their bytes.
 
-    With `uploads`, the files of Models are local paths, and are uploaded to the store of the cluster. With `dry_run`
-    nothing is copied or sent. Raises UsageError when files cannot be read, ClientError without room for them.
+    Files of `uploads` are at local paths, and are uploaded to the store of the cluster. With `dry_run` nothing is
+    copied or sent. Raises UsageError when files cannot be read, ClientError without room for them.
     """
     prepared = []
     for obj in objects:
@@ -158,8 +170,8 @@ def prepare(
             prepared.append(Prepared(obj, None, obj))
             continue
         if ref.kube is not None:
-            if uploads:
-                given = yield from uploaded(api, ref.kube.name, obj, dry_run)
+            if uploads != NO_FILES:
+                given = yield from uploaded(api, ref.kube.name, obj, dry_run, uploads)
         else:
             if not dry_run:
                 yield Tell(f"{name_of(obj)}: reading its files")
@@ -171,22 +183,47 @@ def prepare(
     return prepared
 
 
-def uploaded(api: ApiCalls, context: str, model: Object, dry_run: bool) -> Call[Object]:
-    """Upload the local files of a Model for a cluster, and return the Model with their URI in the store."""
+def uploaded(api: ApiCalls, context: str, model: Object, dry_run: bool, files: LocalFiles) -> Call[Object]:
+    """Upload these files of a Model for a cluster, and return the Model with their URIs in the store.
+
+    It gets the Secret of the settings, unless it or the stored Model names one.
+    """
+    from serving.client.installed import installed_settings  # heavy; only local files need it
+
+    artifacts = (yield from installed_settings(api, context)).artifacts
+    spec = model["spec"]
+    if files.model:
+        found = yield from _upload(spec["storageUri"], spec.get("digest"), artifacts, context, dry_run)
+        spec = {**spec, "storageUri": found.uri, "digest": found.digest}
+    if files.adapters:
+        adapters = []
+        for one in spec["llm"]["adapters"]:
+            if one.get("name") in files.adapters:
+                found = yield from _upload(one["uri"], one.get("digest"), artifacts, context, dry_run)
+                one = {**one, "uri": found.uri, "digest": found.digest}
+            adapters.append(one)
+        spec = {**spec, "llm": {**spec["llm"], "adapters": adapters}}
+    before = None if files.model else (yield from present_object(api, MODEL, model))
+    if artifacts.secret and "storage" not in {**((before or {}).get("spec") or {}), **spec}:
+        spec = {**spec, "storage": {"secretRef": {"name": artifacts.secret}}}
+    return {**model, "spec": spec}
+
+
+def _upload(
+    uri: str, promised: str | None, artifacts: ArtifactSettings, context: str, dry_run: bool
+) -> Call[UploadedArtifact]:
+    """Upload the files at a file:// URI. Raises the errors of `upload_files`."""
     from serving.client.artifacts import upload_files  # heavy; only local files need these
-    from serving.client.installed import installed_settings
     from serving.client.transfer_meter import TransferMeter
     from serving.storage.sources.local import file_uri_path
 
-    artifacts = (yield from installed_settings(api, context)).artifacts
-    uri = model["spec"]["storageUri"]
     path = file_uri_path(uri, uri).path
     meter = TransferMeter(path.name)
 
-    def upload(show: Show, warn: Show) -> Object:
+    def upload(show: Show, warn: Show) -> UploadedArtifact:
         try:
             return upload_files(
-                model, path, artifacts, context, dry_run=dry_run, warn=warn,
+                path, promised or "", artifacts, context, dry_run=dry_run, warn=warn,
                 progress=lambda phase, done, total: show(meter.text(phase, done, total)),
             )  # fmt: skip
         except KeyboardInterrupt:
@@ -214,9 +251,8 @@ def deploy(
 
     Raises the errors of `prepare`, `store_model` and `wait_until_ready`.
     """
-    check_adapters(ref, fields.llm)
     fields = yield from _resolved(fields)
-    uploads = ref.kube is not None and bool(fields.uri) and is_local_path(fields.uri or "")
+    uploads = local_files(ref, fields.uri, fields.llm)
     model = yield from work(partial(model_of, name, namespace, fields))
     (prepared,) = yield from prepare(api, ref, [model], uploads=uploads)
     stored = yield from store_object(api, MODEL, prepared.wanted)

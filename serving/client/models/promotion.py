@@ -15,7 +15,7 @@ from serving.client.api import ApiCalls
 from serving.client.effects import Call, work
 from serving.client.errors import ClientError, UsageError
 from serving.client.models.changes import changed_fields, store_object
-from serving.client.models.deploying import await_ready, uploaded
+from serving.client.models.deploying import LocalFiles, await_ready, uploaded
 from serving.client.models.local_files import kept_limit, recorded_digest, short_digest
 from serving.client.platform_ref import PlatformRef
 from serving.reconciler.rollout.commands import cause_annotation
@@ -158,7 +158,7 @@ def _with_files(api: ApiCalls, source: Place, target: Place, version: dict[str, 
     folder = yield from work(partial(_named_copy, source.ref.state, path, digest))
     try:
         local = {"spec": {"storageUri": (folder / path.path.name).as_uri(), "digest": digest}}
-        made = yield from uploaded(api, target.ref.kube.name, local, False)
+        made = yield from uploaded(api, target.ref.kube.name, local, False, LocalFiles(model=True))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     spec: dict[str, Any] = made["spec"]

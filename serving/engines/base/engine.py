@@ -58,6 +58,8 @@ class LlmOptions(NamedTuple):
     adapters          LoRA adapters, which callers ask for by the model NAME:ADAPTER
     tool_parser       the engine's parser of tool calls; "" is none (vLLM)
     engine_args       further options of the engine, by name, from its allow-list
+    dynamic           whether adapters are loaded and unloaded while the engine serves (`UpstreamEngine.load_adapter`);
+                      `adapters` are then those to make room for
     """
 
     context_length: int = 0
@@ -65,6 +67,7 @@ class LlmOptions(NamedTuple):
     adapters: tuple[Adapter, ...] = ()
     tool_parser: str = ""
     engine_args: tuple[tuple[str, str], ...] = ()
+    dynamic: bool = False
 
 
 class EngineOptions(NamedTuple):

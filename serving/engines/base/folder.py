@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from clusters.base.redact import one_line
 from serving.engines.base.errors import LoadFailed
+from serving.storage.base import digest, disk
 from serving.storage.folder_lock import LockedFolder, lock_folder
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 PREFIX: Final = "knodel-model-"
 ENGINE_PREFIX: Final = "knodel-engine-"
 """Prefixes of the temporary folders with a model's files, and with the socket of an engine."""
+_HASHED_AT_ONCE: Final = 4  # files
 _ATTEMPTS: Final = 10  # to create a folder that no other server removes as a leftover before it is locked
 
 
@@ -74,6 +76,24 @@ class ModelFolder:
     def without_path(self, text: str) -> str:
         """Return `text` on one line, without the path of the folder on this machine."""
         return one_line(text.replace(f"{self.path}/", "").replace(str(self.path), "…"))
+
+
+def check_digests(artifact: Artifact) -> None:
+    """Compare the files of a folder with their digests, in place: the weights are too large to copy.
+
+    Raises StorageError.
+    """
+
+    def check(name: str) -> None:
+        path = f"{artifact.uri}: {name!r}"
+        with contextlib.closing(disk.open_regular(artifact.path / name, path, artifact.path)) as file:
+            digest.check(path, artifact.digests[name], digest.of_open_file(file))
+
+    from concurrent.futures import ThreadPoolExecutor  # few engines need it
+
+    with ThreadPoolExecutor(_HASHED_AT_ONCE) as threads:
+        for _ in threads.map(check, artifact.digests):
+            pass
 
 
 def only_file(artifact: Artifact, suffixes: tuple[str, ...]) -> str:

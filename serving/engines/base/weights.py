@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,7 +11,7 @@ import msgspec
 
 from serving.engines.base.errors import LoadFailed
 from serving.engines.base.safetensors import read_header
-from serving.storage.base import digest, disk
+from serving.storage.base import disk
 
 if TYPE_CHECKING:
     from io import FileIO
@@ -26,7 +25,6 @@ PICKLED: Final = (".bin", ".pt", ".pth", ".ckpt")
 """Suffixes of weights whose loading can run code."""
 CONVERT: Final = "convert it by save_pretrained(FOLDER, safe_serialization=True) of transformers"
 _SHARD: Final = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.safetensors")
-_HASHED_AT_ONCE: Final = 4  # files
 
 
 def top_names(names: Iterable[str]) -> Sequence[str]:
@@ -48,18 +46,6 @@ def check_weights(artifact: Artifact, names: Sequence[str]) -> Sequence[str]:
         if name.endswith(INDEX):
             _check_index(artifact, name, tensors)
     return weights
-
-
-def check_digests(artifact: Artifact) -> None:
-    """Compare the files with their digests, in place: the weights are too large to copy. Raises StorageError."""
-
-    def check(name: str) -> None:
-        with closing(_open(artifact, name)) as file:
-            digest.check(f"{artifact.uri}: {name!r}", artifact.digests[name], digest.of_open_file(file))
-
-    with ThreadPoolExecutor(_HASHED_AT_ONCE) as threads:
-        for _ in threads.map(check, artifact.digests):
-            pass
 
 
 def tensors_of(artifact: Artifact, name: str) -> frozenset[str]:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from clusters.base.distribution import install_command
 from serving.engines.base.errors import LoadFailed, MissingEngine
-from serving.engines.base.folder import ModelFolder
-from serving.engines.base.weights import INDEX, PICKLED, check_digests, check_weights, top_names
+from serving.engines.base.folder import ModelFolder, check_digests
+from serving.engines.base.weights import INDEX, PICKLED, check_weights, top_names
 from serving.engines.child.engine import ChildEngine
 from serving.engines.huggingface.config import CONFIG, EXPORT, read_object
 

@@ -17,13 +17,15 @@ from typing import Final, NamedTuple
 import msgspec
 
 from serving.engines.base.datatypes import Tensor
-from serving.engines.base.engine import BaseEngine, Cancellation, EngineOptions
+from serving.engines.base.engine import Adapter, BaseEngine, Cancellation, EngineOptions
 from serving.engines.base.errors import Cancelled, EngineError, InferenceFailed, InputRefused, LoadFailed
 from serving.engines.upstream import client
+from serving.engines.upstream.adapters import AdapterTable, ServedAdapter
 from serving.engines.upstream.client import Address, NoSuchPage
 from serving.engines.upstream.gate import Gate
 from serving.engines.upstream.process import EngineProcess, SocketFolder
 from serving.engines.upstream.program import (
+    AdaptableProgram,
     EngineDead,
     EngineLoad,
     EngineProgram,
@@ -95,6 +97,7 @@ class UpstreamEngine(BaseEngine):
         self.program = program
         self.slots = 0
         self.tokens = TokenCounter()  # of all responses, also of those that the model server passes on
+        self.adapters = AdapterTable([ServedAdapter(one, f"{options.name}:{one}") for one in program.adapters])
         self._name = options.name
         self._folder = SocketFolder()
         self._patience = max(SILENT, options.timeout)  # one step of a large model on few cores may take minutes
@@ -147,6 +150,21 @@ class UpstreamEngine(BaseEngine):
             if needed:
                 self.program.wake(self._getter(state.address, REST_TIMEOUT))
                 self._state = self._state._replace(load=self._state.load._replace(sleeping=False))
+
+    def load_adapter(self, adapter: Adapter, model: str) -> None:
+        """Load an adapter as `model`; blocks. `adapters` decides when requests get it.
+
+        Raises LoadFailed if the adapter is at fault, StorageError, EngineError.
+        """
+        program = self._adaptable()
+        with self._entered() as address:
+            program.load_adapter(self._getter(address, REST_TIMEOUT), adapter, model)
+
+    def unload_adapter(self, model: str) -> None:
+        """Unload the adapter that was loaded as `model`, and that no request uses; blocks. Raises EngineError."""
+        program = self._adaptable()
+        with self._entered() as address:
+            program.unload_adapter(self._getter(address, REST_TIMEOUT), model)
 
     def page(self, path: str) -> bytes:
         """Return a page of the engine, such as its metrics; blocks. Raises NoSuchPage, InferenceFailed."""
@@ -206,6 +224,11 @@ class UpstreamEngine(BaseEngine):
         if state.address is None:
             raise InferenceFailed(state.reason)
         return _Running(state.address, state.load)
+
+    def _adaptable(self) -> AdaptableProgram:
+        if not isinstance(self.program, AdaptableProgram):
+            raise LoadFailed(f"{self.program.platform} loads adapters only when it starts")
+        return self.program
 
     @contextlib.contextmanager
     def _entered(self) -> Iterator[Address]:
@@ -326,11 +349,11 @@ class _Getter(NamedTuple):
     address: Address
     timeout: float | None
 
-    def __call__(self, path: str, method: str = "GET") -> bytes:
+    def __call__(self, path: str, method: str = "GET", body: bytes | None = None) -> bytes:
         """Return the body of a page. Raises NoSuchPage, PageRefused, InferenceFailed."""
-        reply = client.request(self.address, method, path, timeout=self.timeout)
-        if reply.status in client.ABSENT:
+        reply = client.request(self.address, method, path, body, timeout=self.timeout)
+        if reply.status in client.ABSENT and body is None:
             raise NoSuchPage(f"the engine does not have the page {path}: it responded with {reply.status}")
         if reply.status != client.OK:
-            raise PageRefused(f"{method} {path} of the engine responded with {reply.status}", reply.status)
+            raise PageRefused(f"{method} {path} of the engine responded with {reply.status}", reply.status, reply.body)
         return reply.body

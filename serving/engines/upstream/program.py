@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+from serving.engines.base.engine import Adapter
 from serving.engines.base.errors import InferenceFailed
 
 
@@ -30,11 +31,12 @@ class Command(NamedTuple):
 
 
 class PageRefused(InferenceFailed):
-    """The engine responded to a request for a page with this status, which is not 200."""
+    """The engine responded to a request for a page with this status, which is not 200, and this body."""
 
-    def __init__(self, message: str, status: int) -> None:
+    def __init__(self, message: str, status: int, body: bytes = b"") -> None:
         super().__init__(message)
         self.status = status
+        self.body = body
 
 
 class EngineDead(InferenceFailed):
@@ -44,8 +46,8 @@ class EngineDead(InferenceFailed):
 class Get(Protocol):
     """A function that reads a page of the engine."""
 
-    def __call__(self, path: str, method: str = "GET") -> bytes:
-        """Return the body of a page. Raises PageRefused, EngineError."""
+    def __call__(self, path: str, method: str = "GET", body: bytes | None = None) -> bytes:
+        """Return the body of a page; `body`, of a POST, is JSON. Raises PageRefused, EngineError."""
         ...
 
 
@@ -72,7 +74,7 @@ class EngineProgram(Protocol):
 
     @property
     def adapters(self) -> Sequence[str]:
-        """The names of the LoRA adapters. Callers ask for one by the model `NAME:ADAPTER`."""
+        """The names of the LoRA adapters with which it starts. Callers ask for one by the model `NAME:ADAPTER`."""
         ...
 
     @property
@@ -115,6 +117,22 @@ class ProbedProgram(EngineProgram, Protocol):
     @property
     def probe(self) -> str:
         """A page that the program only answers between two steps of its computation. It wakes a sleeping engine."""
+        ...
+
+
+@runtime_checkable
+class AdaptableProgram(EngineProgram, Protocol):
+    """A program that loads and unloads LoRA adapters while it serves, if it was started with room for them."""
+
+    def load_adapter(self, get: Get, adapter: Adapter, model: str) -> None:
+        """Check the files of an adapter and load them as `model`, the name in requests. Blocks.
+
+        Raises LoadFailed if the adapter is at fault, StorageError, EngineError.
+        """
+        ...
+
+    def unload_adapter(self, get: Get, model: str) -> None:
+        """Unload the adapter that was loaded as `model`; no request uses it. Blocks. Raises EngineError."""
         ...
 
 

@@ -14,6 +14,11 @@ from serving.engines.base.errors import LoadFailed
 
 SLEEP: Final = "sleep-idle-seconds"
 """Our own option: seconds without a request after which the engine gives its memory back until the next one."""
+LORA_RANK: Final = "max-lora-rank"
+LORAS: Final = "max-loras"
+RANKS: Final = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""Values of vLLM's option for the largest rank of an adapter."""
+MOST_LORAS: Final = 64
 MEDIA_DOMAINS: Final = "allowed-media-domains"
 NO_DOMAIN: Final = "none.invalid"
 """A domain that cannot exist: vLLM must not fetch URLs that callers send, unless the Model names their domains."""
@@ -40,25 +45,32 @@ Check = Callable[[str], Sequence[str]]
 
 
 class EngineArguments(NamedTuple):
-    """Arguments of vLLM's command line, and the seconds of idleness after which it sleeps; 0: never."""
+    """Arguments of vLLM's command line, and the values of options from which further arguments are made; 0: not set.
+
+    sleep_after   seconds of idleness after which the engine sleeps
+    lora_rank     largest rank of adapters that can be loaded
+    loras         adapters of the requests of one step
+    """
 
     argv: Sequence[str] = ()
     sleep_after: float = 0.0
+    lora_rank: int = 0
+    loras: int = 0
 
 
 def read_arguments(given: Sequence[tuple[str, str]]) -> EngineArguments:
     """Return the arguments for the options of a Model. Raises LoadFailed."""
     argv: list[str] = []
-    sleep_after = 0.0
+    numbers: dict[str, float] = {}
     for name, value in {MEDIA_DOMAINS: NO_DOMAIN, **dict(given)}.items():
         try:
-            if name == SLEEP:
-                sleep_after = float(_number(0, LONGEST_IDLE)(value)[0])
+            if name in _NUMBERS:
+                numbers[name] = float(_NUMBERS[name](value)[0])
             else:
                 argv += _arguments(name, value)
         except ValueError as error:
             raise LoadFailed(f"engineArgs: {name} {error}") from error
-    return EngineArguments(argv, sleep_after)
+    return EngineArguments(argv, numbers.get(SLEEP, 0.0), int(numbers.get(LORA_RANK, 0)), int(numbers.get(LORAS, 0)))
 
 
 def _arguments(name: str, value: str) -> Sequence[str]:
@@ -182,10 +194,14 @@ OPTIONS: Final[Mapping[str, Check]] = {
     "tensor-parallel-size": _whole(1, 64),
     "tokenizer-mode": _name,
 }
+_NUMBERS: Final[Mapping[str, Check]] = {
+    LORA_RANK: _one_of(*map(str, RANKS)), LORAS: _whole(1, MOST_LORAS), SLEEP: _number(0, LONGEST_IDLE)
+}  # fmt: skip
+"""Options from which the program makes arguments together with other fields."""
 FLAGS: Final = (
     "async-scheduling", "disable-custom-all-reduce", "disable-sliding-window", "enable-chunked-prefill",
     "enable-expert-parallel", "enable-force-include-usage", "enable-prefix-caching", "enable-prompt-tokens-details",
     "enforce-eager", "language-model-only",
 )  # fmt: skip
 """Options that are true or false."""
-NAMES: Final = tuple(sorted((*OPTIONS, *FLAGS, SLEEP)))
+NAMES: Final = tuple(sorted((*OPTIONS, *FLAGS, *_NUMBERS)))

@@ -11,13 +11,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from serving.engines.base.engine import EngineOptions
+from serving.engines.base.engine import EngineOptions, LlmOptions
 from serving.engines.base.errors import LoadFailed, MissingEngine
-from serving.engines.base.weights import check_digests
+from serving.engines.base.folder import check_digests
 from serving.engines.upstream.engine import UpstreamEngine
 from serving.engines.vllm.arguments import read_arguments
 from serving.engines.vllm.folder import vet_adapter, vet_model
 from serving.engines.vllm.program import VllmProgram
+from serving.storage.base.errors import StorageError
 
 if TYPE_CHECKING:
     from serving.storage.base.artifact import Artifact
@@ -35,10 +36,25 @@ def load(artifact: Artifact, options: EngineOptions) -> UpstreamEngine:
     if options.llm.embeddings:
         raise LoadFailed("vLLM does not compute embeddings with a model that generates text: omit embeddings")
     vet_model(artifact)
-    rank = max(map(vet_adapter, options.llm.adapters), default=0)
+    rank = _largest_rank(options.llm)
     executable = find_program()
     check_digests(artifact)
     return UpstreamEngine(VllmProgram(executable, artifact.path, options, arguments, rank, artifact), options)
+
+
+def _largest_rank(llm: LlmOptions) -> int:
+    """Return the largest rank of the adapters, 0 without any. Raises LoadFailed, StorageError.
+
+    Faults of adapters that are loaded later are left to their loading.
+    """
+    largest = 0
+    for adapter in llm.adapters:
+        try:
+            largest = max(largest, vet_adapter(adapter))
+        except (LoadFailed, StorageError):
+            if not llm.dynamic:
+                raise
+    return largest
 
 
 def find_program() -> str:

@@ -12,13 +12,12 @@ from typing import Any, Final
 from serving.engines.base.engine import Adapter
 from serving.engines.base.errors import LoadFailed
 from serving.engines.base.weights import CONVERT, check_weights, read_json_object, tensors_of, top_names
+from serving.engines.vllm.arguments import RANKS
 from serving.storage.base.artifact import Artifact
 
 CONFIG: Final = "config.json"
 ADAPTER_CONFIG: Final = "adapter_config.json"
 ADAPTER_WEIGHTS: Final = "adapter_model.safetensors"
-RANKS: Final = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""Values of vLLM's option for the largest rank of an adapter."""
 _GENERATES: Final = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
 _TOKENIZERS: Final = ("tokenizer.json", "tokenizer.model", "tekken.json", "vocab.json", "tiktoken.model")
 

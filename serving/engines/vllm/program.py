@@ -11,11 +11,12 @@ from typing import Any, Final
 
 import msgspec
 
-from serving.engines.base.engine import EngineOptions
-from serving.engines.base.errors import InferenceFailed
+from clusters.base.redact import one_line
+from serving.engines.base.engine import Adapter, EngineOptions
+from serving.engines.base.errors import InferenceFailed, LoadFailed
 from serving.engines.upstream.program import Command, EngineDead, EngineLoad, Get, PageRefused
-from serving.engines.vllm.arguments import EngineArguments
-from serving.engines.vllm.folder import RANKS
+from serving.engines.vllm.arguments import LORA_RANK, RANKS, EngineArguments
+from serving.engines.vllm.folder import vet_adapter
 from serving.engines.vllm.metrics import read_concurrency, read_load
 
 GUARD: Final = "serving.engines.upstream.guard"
@@ -23,6 +24,14 @@ MOST_SLOTS: Final = 256
 """Requests at once, if the Model sets no number."""
 MOST_ACTIVE_ADAPTERS: Final = 8
 """Adapters of the requests of one step. Each takes memory of the GPU; requests for others wait."""
+LEAST_ACTIVE, LEAST_RANK = 4, 16
+"""Adapters of one step and their rank for which an engine that loads adapters later has room at least."""
+MOST_HELD: Final = 64
+"""Adapters in the memory of the CPU: all that a Model may have, and their successors while both are in use.
+
+An adapter that vLLM drops from there cannot be unloaded.
+"""
+_LOAD, _UNLOAD = "/v1/load_lora_adapter", "/v1/unload_lora_adapter"
 _HEALTH: Final = "/health"
 _METRICS: Final = "/metrics"
 _ENVIRONMENT: Final[Mapping[str, str]] = {
@@ -31,11 +40,10 @@ _ENVIRONMENT: Final[Mapping[str, str]] = {
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
     "VLLM_ALLOW_INSECURE_SERIALIZATION": "0",
-    "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "0",
     "VLLM_DO_NOT_TRACK": "1",
     "VLLM_NO_USAGE_STATS": "1",
 }
-"""No usage statistics, no downloads, no adapters that callers load."""
+"""No usage statistics, no downloads."""
 _CACHES: Final = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "VLLM_CACHE_ROOT", "XDG_CACHE_HOME")
 """Folders for compiled code. Their defaults are below the home folder, which a container may not have."""
 
@@ -44,7 +52,16 @@ class _State(msgspec.Struct):
     status: str = ""
 
 
+class _Fault(msgspec.Struct):
+    message: str = ""
+
+
+class _Refusal(msgspec.Struct):
+    error: _Fault
+
+
 _STATE: Final = msgspec.json.Decoder(_State)
+_REFUSAL: Final = msgspec.json.Decoder(_Refusal)
 
 
 class VllmProgram:
@@ -64,9 +81,11 @@ class VllmProgram:
         self._folder = folder
         self._options = options
         self._arguments = arguments
-        self._rank = rank
+        least = LEAST_RANK if options.llm.dynamic else arguments.lora_rank
+        fixed = arguments.lora_rank if options.llm.dynamic else 0
+        self._rank = fixed or next(one for one in RANKS if one >= max(least, rank))
         self._held = held
-        self.adapters = tuple(adapter.name for adapter in options.llm.adapters)
+        self.adapters = () if options.llm.dynamic else tuple(adapter.name for adapter in options.llm.adapters)
 
     @property
     def rest_after(self) -> float:
@@ -79,7 +98,8 @@ class VllmProgram:
         argv = [*guarded, *self._server_arguments(socket), *self._model_arguments(), *self._arguments.argv]
         private = {name: str(socket.parent / "cache") for name in _CACHES if name not in os.environ}
         sleeps = {"VLLM_SERVER_DEV_MODE": "1" if self.rest_after else "0"}  # the routes of sleep are development's
-        return Command(argv, {**private, **_ENVIRONMENT, **sleeps, "VLLM_API_KEY": key})
+        changes = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1" if self._options.llm.dynamic else "0"}  # callers never can
+        return Command(argv, {**private, **_ENVIRONMENT, **sleeps, **changes, "VLLM_API_KEY": key})
 
     def slots(self, get: Get, wanted: int) -> int:
         """Return the wanted number, or as many as the KV cache holds requests of the maximum length."""
@@ -99,6 +119,31 @@ class VllmProgram:
     def change_body(self, body: dict[str, Any], adapter: str) -> dict[str, Any] | None:
         """Send every request unchanged: vLLM knows its adapters as NAME:ADAPTER."""
         return None
+
+    def load_adapter(self, get: Get, adapter: Adapter, model: str) -> None:
+        """Load an adapter as `model`. Raises LoadFailed if the adapter is at fault, StorageError, EngineError.
+
+        vLLM's prefix cache knows an adapter only by its name. So other files need another name.
+        """
+        rank = vet_adapter(adapter)
+        if rank > self._rank:
+            remedy = "" if self._arguments.lora_rank else f"`knodel restart {self._options.name}`, or "
+            raise LoadFailed(
+                f"its rank is {rank}, and this replica was started for ranks up to {self._rank}: "
+                f"{remedy}set {LORA_RANK} of engineArgs"
+            )
+        body = json.dumps({"lora_name": model, "lora_path": adapter.path}).encode()
+        try:
+            get(_LOAD, "POST", body)
+        except PageRefused as error:
+            raise LoadFailed(f"vLLM refuses the adapter: {_reason(error)}") from error
+
+    def unload_adapter(self, get: Get, model: str) -> None:
+        """Unload the adapter that was loaded as `model`. Raises EngineError."""
+        try:
+            get(_UNLOAD, "POST", json.dumps({"lora_name": model}).encode())
+        except PageRefused as error:
+            raise InferenceFailed(f"vLLM does not unload the adapter {model}: {_reason(error)}") from error
 
     def rest(self, get: Get) -> None:
         """Move the weights to the memory of the CPU and drop the KV cache. Raises EngineError."""
@@ -137,17 +182,28 @@ class VllmProgram:
         return [*argv, *self._adapter_arguments()]
 
     def _adapter_arguments(self) -> Sequence[str]:
-        adapters = self._options.llm.adapters
-        if not adapters:
+        adapters, dynamic = self._options.llm.adapters, self._options.llm.dynamic
+        if not adapters and not dynamic:
             return []
-        modules = [json.dumps({"name": f"{self._options.name}:{one.name}", "path": one.path}) for one in adapters]
-        largest = next(rank for rank in RANKS if rank >= self._rank)
-        active = min(len(adapters), MOST_ACTIVE_ADAPTERS)
-        return [
-            "--enable-lora", f"--max-lora-rank={largest}", f"--max-loras={active}",
-            f"--max-cpu-loras={len(adapters)}", "--lora-modules", *modules,
+        least = LEAST_ACTIVE if dynamic else 1
+        active = self._arguments.loras or max(least, min(len(adapters), MOST_ACTIVE_ADAPTERS))
+        held = MOST_HELD if dynamic else max(active, len(adapters))
+        argv = [
+            "--enable-lora", f"--max-lora-rank={self._rank}", f"--max-loras={active}", f"--max-cpu-loras={held}"
         ]  # fmt: skip
+        if dynamic:  # they are loaded one by one, so that a bad one harms no other
+            return argv
+        modules = [json.dumps({"name": f"{self._options.name}:{one.name}", "path": one.path}) for one in adapters]
+        return [*argv, "--lora-modules", *modules]
 
     @staticmethod
     def _page(get: Get) -> str:
         return get(_METRICS).decode("utf-8", "replace")
+
+
+def _reason(refusal: PageRefused) -> str:
+    """Return the message in a refusal of vLLM."""
+    try:
+        return one_line(_REFUSAL.decode(refusal.body).error.message, 300) or str(refusal)
+    except msgspec.MsgspecError:
+        return str(refusal)

@@ -16,6 +16,7 @@ from clusters.net.authority import url_host
 from clusters.net.hosts import ANY, LOOPBACK_NAMES, PATTERN_FORM, KnownHosts, is_host_pattern
 from clusters.net.ssrf import is_loopback
 from serving.engines.base.llm_arguments import ADAPTER_FORM, BadLlmOptions, parse_adapter, parse_engine_args
+from serving.modelserver.base.adapter_list import ADAPTERS_VARIABLE
 from serving.modelserver.base.assignment import DEFAULT_BATCH_LATENCY, Assignment, BatchBounds, ModelBounds, is_name
 from serving.modelserver.base.errors import BadOptions
 from serving.modelserver.base.first_digest import RECORD_VARIABLE, first_digest
@@ -68,6 +69,7 @@ class ServerOptions(msgspec.Struct, frozen=True):
     - `hosts`: names that Host and Origin of a request may have, None for any
     - `remembers`: whether to store the digest of the loaded files (`first_digest`)
     - `gateway_token`: token of requests from the gateway (`clusters.gateway.token`), b"" without a gateway
+    - `adapters`: folder with the platform's list of adapters (`adapter_list`); None if the adapters do not change
     """
 
     assignment: Assignment | None
@@ -92,6 +94,7 @@ class ServerOptions(msgspec.Struct, frozen=True):
     hosts: KnownHosts | None = None
     remembers: bool = False
     gateway_token: bytes = b""
+    adapters: Path | None = None
 
 
 def parse_options(argv: Sequence[str], environ: Mapping[str, str]) -> ServerOptions:
@@ -127,6 +130,7 @@ def parse_options(argv: Sequence[str], environ: Mapping[str, str]) -> ServerOpti
         hosts=_known_hosts(given.allowed_host, environ),
         remembers=bool(environ.get(RECORD_VARIABLE)),
         gateway_token=environ.get(VARIABLE, "").encode(),
+        adapters=Path(environ[ADAPTERS_VARIABLE]) if environ.get(ADAPTERS_VARIABLE) else None,
     )
 
 

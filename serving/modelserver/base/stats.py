@@ -64,6 +64,13 @@ class StartupTimes(msgspec.Struct):
         }
 
 
+class AdapterReport(msgspec.Struct, frozen=True):
+    """What became of the platform's list of adapters: its id, and by name the faults of those that cannot be loaded."""
+
+    list: str
+    faults: Mapping[str, str] = {}
+
+
 class Stats:
     """Slots in use, queued requests, and the integral of both over time (`monotonic`, seconds).
 
@@ -81,6 +88,7 @@ class Stats:
         self.queued = 0
         self.kv_share: float | None = None  # of an engine with a KV cache, from 0 to 1
         self.tokens: TokenCounter | None = None  # of a language model that is or was loaded
+        self.adapters: AdapterReport | None = None  # of a language model that loads adapters while it serves
         self._held = 0
         self._engine_queued = 0
         self.requests = 0
@@ -143,7 +151,7 @@ class Stats:
         return min(self._engine_queued, self.active)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the page `/stats`. Only the page of a language model has `tokens`."""
+        """Return the page `/stats`. Only that of a language model has `tokens` and `adapters`."""
         return {
             "revision": self.revision,
             "slots": self.slots,
@@ -157,6 +165,7 @@ class Stats:
             "format": self.startup.format or None,
             "digest": self.startup.digest or None,
             **({} if self.tokens is None else {"tokens": self.tokens.total.to_json()}),
+            **({} if self.adapters is None else {"adapters": msgspec.to_builtins(self.adapters)}),
         }
 
     def _integrate(self) -> None:

@@ -135,7 +135,7 @@ class DataApp:
     def _language_models(self) -> list[str]:
         """Return the names of the model and its adapters; none unless it is a language model that is loaded."""
         upstream = self._upstream()
-        return [] if upstream is None else model_names(self._name, upstream.program.adapters)
+        return [] if upstream is None else model_names(self._name, upstream.adapters.names)
 
     def _openai_paths(self) -> list[str]:
         """Return the paths of OpenAI's and Anthropic's APIs that the model has."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 from starlette.types import Receive, Scope, Send
@@ -21,6 +21,7 @@ from clusters.net.server.errors import RECEIVED_KEY
 from clusters.net.server.protocol import connection_of
 from clusters.net.upstream import UpstreamConnection, UpstreamError
 from serving.engines.base.errors import EngineError, InputRefused
+from serving.engines.upstream.adapters import ServedAdapter
 from serving.engines.upstream.client import Address
 from serving.engines.upstream.engine import UpstreamEngine
 from serving.modelserver.base.errors import (
@@ -46,9 +47,12 @@ from serving.modelserver.openai.errors import (
     mend_error,
     openai_error,
 )
+from serving.modelserver.openai.listing import model_names
 from serving.modelserver.openai.metrics import LlmMetrics
 from serving.modelserver.openai.paths import GENERATING, MESSAGES, PREFIX, SEVERAL_ANSWERS
 from serving.modelserver.openai.tokens import StreamObserver, body_times, body_usage
+
+T = TypeVar("T")
 
 MAX_ANSWER: Final = 64 << 20  # bytes of a response that is not a stream
 EVENTS: Final = b"text/event-stream"
@@ -100,45 +104,51 @@ class OpenAiEndpoint:
         body = await read_body(scope, receive, self._budget, model.codec.limits.body)
         lease = Lease(partial(self._budget.give_back, body.lent), body.lent)
         try:
-            content, head = self._prepare(engine, body.content)
-            several = path in SEVERAL_ANSWERS and isinstance(head.n, int) and head.n > 1
-            slots = head.n if several else 1  # each answer takes one; the engine refuses other values of n
-            if slots > engine.slots:
-                most = f"the model computes {engine.slots} answers at once: send at most {engine.slots}"
-                raise InvalidParameter("n", f"n is {slots}, and {most}")
-            if path in GENERATING:
-                scope[TOKENS_KEY] = TokenTimes(head.stream is True)
-            client = connection_of(scope, HttpConnection)
-            async with self._inference.occupy(client, scope.get(BEGAN), slots) as request:
-                await _Exchange(engine, path, request, client, scope, send, self._metrics, self._waker).run(content)
+            head = _decode(_HEAD, body.content)
+            with engine.adapters.using(self._adapter_name(head.model)) as adapter:
+                content = self._prepare(engine, body.content, head.model, adapter)
+                several = path in SEVERAL_ANSWERS and isinstance(head.n, int) and head.n > 1
+                slots = head.n if several else 1  # each answer takes one; the engine refuses other values of n
+                if slots > engine.slots:
+                    most = f"the model computes {engine.slots} answers at once: send at most {engine.slots}"
+                    raise InvalidParameter("n", f"n is {slots}, and {most}")
+                if path in GENERATING:
+                    scope[TOKENS_KEY] = TokenTimes(head.stream is True)
+                client = connection_of(scope, HttpConnection)
+                async with self._inference.occupy(client, scope.get(BEGAN), slots) as request:
+                    await _Exchange(engine, path, request, client, scope, send, self._metrics, self._waker).run(content)
         finally:
             lease.release()
 
-    def _prepare(self, engine: UpstreamEngine, content: bytes) -> tuple[bytes, _Head]:
-        """Check the request; return the body for the engine, and the members that the server reads.
-
-        Raises InvalidRequest, ModelNotFound.
-        """
-        try:
-            head = _HEAD.decode(content)
-            adapter = self._adapter(engine, head.model)
-            changed = engine.program.change_body(_WHOLE.decode(content), adapter)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise InvalidRequest(f"the body is not a valid request: {explain_decode_error(error)}") from error
-        except InputRefused as error:
-            raise InvalidRequest(str(error)) from error
-        return content if changed is None else _ENCODE(changed), head
-
-    def _adapter(self, engine: UpstreamEngine, asked: str | None) -> str:
-        """Return the adapter that a request asks for, "" for none. Raises InvalidRequest, ModelNotFound."""
+    def _adapter_name(self, asked: str | None) -> str:
+        """Return the adapter that a request asks for, "" for none. Raises InvalidRequest."""
         if asked is None:
             raise InvalidRequest(f"the member model is missing: send {self._name!r}")
-        name, _, adapter = asked.partition(":")
-        adapters = engine.program.adapters
-        if name != self._name or (adapter not in adapters if adapter else ":" in asked):
-            served = ", ".join([self._name, *(f"{self._name}:{one}" for one in adapters)])
-            raise ModelNotFound(f"the model {asked[:_MAX_QUOTED]!r} is not served here: use {served}")
-        return adapter
+        return asked.removeprefix(f"{self._name}:") if asked.startswith(f"{self._name}:") else ""
+
+    def _prepare(
+        self, engine: UpstreamEngine, content: bytes, asked: str | None, adapter: ServedAdapter | None
+    ) -> bytes:
+        """Return the body for the engine. Raises InvalidRequest, ModelNotFound."""
+        if asked != self._name and adapter is None:
+            served = ", ".join(model_names(self._name, engine.adapters.names))
+            raise ModelNotFound(f"the model {str(asked)[:_MAX_QUOTED]!r} is not served here: use {served}")
+        whole = _decode(_WHOLE, content)
+        try:
+            changed = engine.program.change_body(whole, "" if adapter is None else adapter.name)
+        except InputRefused as error:
+            raise InvalidRequest(str(error)) from error
+        if adapter is not None and adapter.model != asked:
+            changed = {**(changed or whole), "model": adapter.model}
+        return content if changed is None else _ENCODE(changed)
+
+
+def _decode(decoder: msgspec.json.Decoder[T], content: bytes) -> T:
+    """Decode a request. Raises InvalidRequest."""
+    try:
+        return decoder.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidRequest(f"the body is not a valid request: {explain_decode_error(error)}") from error
 
 
 class _Waker:

@@ -37,6 +37,7 @@ from clusters.embedded.kubelet.process.folders import (
 )
 from clusters.embedded.kubelet.process.images import ContainerCommand, ContainerImage, command_of, expand
 from clusters.embedded.kubelet.process.limits import DATA_HEADROOM, limits_of
+from clusters.embedded.kubelet.process.mounts import update_config_map
 from clusters.embedded.kubelet.process.process import Process
 from clusters.embedded.kubelet.process.runtime import ContainerConfig, ExecRuntime
 from clusters.net.endpoints import Endpoint, endpoint_of, is_ready
@@ -46,6 +47,22 @@ POD: Object = {
     "metadata": {"name": "p", "namespace": "default", "uid": "u"},
     "spec": {"containers": [{"name": "server", "ports": [{"containerPort": 8000}]}]},
 }
+
+
+def test_a_changed_config_map_replaces_the_files_of_its_volumes_only(tmp_path: Path) -> None:
+    volumes = [{"name": "a", "configMap": {"name": "m"}}, {"name": "b", "secret": {"secretName": "m"}}, {"name": "c"}]
+    pod = {**POD, "spec": {**POD["spec"], "volumes": [*volumes, {"name": "later", "configMap": {"name": "m"}}]}}
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "old").write_text("old")
+    (tmp_path / "a" / "key").write_text("1")
+    held = (tmp_path / "a" / "key").open()
+    update_config_map(pod, tmp_path, "m", {"key": b"2", "../x": b"no"})
+    update_config_map(pod, tmp_path, "other", {"key": b"3"})
+    with held:
+        assert held.read() == "1"  # a reader has one content or the other
+    found = {str(path.relative_to(tmp_path)): path.read_text() for path in tmp_path.rglob("*") if path.is_file()}
+    assert found == {"a/key": "2", "b/old": "old"}
 
 
 @pytest.mark.parametrize("text", ["", "1 Gi", "-1Gi", "1X", "Gi", "1.2.3", "0x10", "NaN", "1e999", "١"])

@@ -22,7 +22,7 @@ from serving.client.artifacts import stored_name
 from serving.client.errors import UsageError
 from serving.client.models.local_files import name_for
 from serving.client.transfer_meter import TransferMeter
-from serving.storage.base.digest import of_bytes
+from serving.storage.base.digest import of_bytes, of_folder
 from serving.storage.upload.content import PART
 from tests.serving.cli.conftest import Knodel, Served
 from tests.serving.cli.test_kube_verbs import OverTls, tls
@@ -108,6 +108,33 @@ async def test_a_dry_run_sends_nothing(cluster: OverTls, monkeypatch: pytest.Mon
     assert json.loads(done.out)["spec"]["storageUri"] == f"s3://models/dry/sha256/{HEX}/model.onnx"
 
 
+async def test_local_adapters_are_uploaded_as_well(cluster: OverTls, tmp_path: Path) -> None:
+    await use(cluster, {"prefix": "s3://models/team", "secret": "store"})
+    (tmp_path / "lora").mkdir()
+    (tmp_path / "lora" / "adapter.gguf").write_bytes(b"lora")
+    adapters = ("--adapter", "legal=./lora", "--adapter", "tone=hf://o/tone@v")
+    done = await cluster.knodel("deploy", "chat", "--uri", "hf://o/m@v", *adapters, "--no-wait", "-o", "json")
+    assert done.code == 0, done.err
+    spec = json.loads(done.out)["spec"]
+    digest = of_folder({"adapter.gguf": of_bytes(b"lora")})
+    uri = f"s3://models/team/sha256/{digest[7:]}/"
+    assert spec["llm"]["adapters"] == [
+        {"name": "legal", "uri": uri, "digest": digest}, {"name": "tone", "uri": "hf://o/tone@v"}
+    ]  # fmt: skip
+    assert (spec["storageUri"], spec["storage"]) == ("hf://o/m@v", {"secretRef": {"name": "store"}})
+
+
+async def test_an_uploaded_adapter_leaves_the_secret_of_the_model(cluster: OverTls, tmp_path: Path) -> None:
+    await use(cluster, {"prefix": "s3://models/team", "secret": "store"})
+    deploy = ("deploy", "chat", "--no-wait", "-o", "json")
+    assert (await cluster.knodel(*deploy, "--uri", "hf://o/m@v", "--secret", "mine", "--context-length", "8")).code == 0
+    done = await cluster.knodel(*deploy, "--adapter", "legal=./iris.onnx")
+    assert done.code == 0, done.err
+    spec = json.loads(done.out)["spec"]
+    assert spec["storage"] == {"secretRef": {"name": "mine"}}
+    assert spec["llm"] == {"contextLength": 8, "adapters": [{"name": "legal", "uri": URI, "digest": f"sha256:{HEX}"}]}
+
+
 async def test_after_ctrl_c_the_same_command_continues(cluster: OverTls, endpoint: str, tmp_path: Path) -> None:
     await use(cluster, {"prefix": "s3://models/team"})
     (tmp_path / "large.onnx").write_bytes(os.urandom(3 * PART))
@@ -146,7 +173,8 @@ async def test_after_ctrl_c_the_same_command_continues(cluster: OverTls, endpoin
         ({"prefix": "s3://absent"}, ("./iris.onnx",), 1, ["404", "bucket absent exists"]),
         ({"prefix": "ftp://host"}, ("./iris.onnx",), 1, ["artifacts.prefix", "write s3://BUCKET/PREFIX"]),
         ({"prefix": "s3://models"}, ("./Iris_2.onnx",), 2, ["give NAME, and --uri ./Iris_2.onnx"]),
-        ({"prefix": "s3://models"}, ("./iris.onnx", "--adapter", "a=./lora"), 2, ["a is at ./lora", "upload it"]),
+        ({"prefix": "s3://models"}, ("chat", "--adapter", "a=./lora"), 2, ["lora", "check that it exists"]),
+        ({}, ("chat", "--adapter", "a=./iris.onnx"), 2, ["artifacts.prefix is not set"]),
     ],
 )  # fmt: skip
 async def test_what_cannot_be_deployed_has_its_remedy(

@@ -273,6 +273,29 @@ def test_the_server_gets_the_same_options_of_a_language_model_by_arguments_and_b
     assert started.llm == LlmParameters(4096, True, adapters, "hermes", LLM["engineArgs"])
 
 
+ADAPTERS = [{"name": "a", "uri": "s3://box/a"}, {"name": "b", "uri": "s3://box/b"}]
+ROOM = {"engineArgs": {"max-lora-rank": "64"}}
+
+
+def test_adapters_of_a_named_engine_that_loads_them_later_make_no_revision() -> None:
+    one, two = ({"modelFormat": "vllm", "llm": {"adapters": ADAPTERS[:count]}} for count in (1, 2))
+    assert templates(**one) == templates(**two)
+    [template] = templates(**one).values()
+    [container] = template["spec"]["containers"]
+    assert {"name": "KNODEL_ADAPTERS", "value": "/etc/knodel/adapters"} in container["env"]
+    assert "--adapter" not in container["args"]
+    with_room = {"modelFormat": "vllm", "llm": {**ROOM, "adapters": ADAPTERS}}
+    assert templates(**with_room) == templates(modelFormat="vllm", llm=ROOM)
+
+
+@pytest.mark.parametrize("model_format", ["", "gguf"])
+def test_other_adapters_are_part_of_the_version(model_format: str) -> None:
+    spec = {"modelFormat": model_format} if model_format else {}
+    [template] = templates(**spec, llm={"adapters": ADAPTERS[:1]}).values()
+    assert "a=s3://box/a" in template["spec"]["containers"][0]["args"]
+    assert templates(**spec, llm={"adapters": ADAPTERS}) != {"magika": template}
+
+
 def test_the_order_of_engine_arguments_makes_no_revision() -> None:
     turned = dict(reversed(LLM["engineArgs"].items()))
     assert templates(llm=LLM) == templates(llm={**LLM, "engineArgs": turned})

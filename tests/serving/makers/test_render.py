@@ -36,5 +36,5 @@ def test_a_model_renders_as_its_golden_file_says(file: Path) -> None:
 @pytest.mark.parametrize("file", MODELS, ids=lambda file: file.stem)
 def test_knative_takes_what_is_rendered(file: Path) -> None:
     [model] = read_models(file)
-    for obj in render(model, SETTINGS):
+    for obj in (one for one in render(model, SETTINGS) if one["kind"] in KINDS):
         assert list(VALIDATORS[KINDS[obj["kind"]]](None, obj)) == []

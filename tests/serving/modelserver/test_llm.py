@@ -23,9 +23,9 @@ from serving.modelserver.base.assignment import (
 from serving.modelserver.base.errors import BadOptions
 from serving.modelserver.base.llm import NO_LLM, AdapterSource, LlmParameters
 from serving.modelserver.base.options import ServerOptions, parse_options
-from serving.modelserver.execution.adapters import AdapterFiles
+from serving.modelserver.execution.adapters import fetch_adapter
 from serving.storage.base.artifact import Artifact
-from serving.storage.base.digest import of_bytes
+from serving.storage.base.digest import of_bytes, of_folder
 from serving.storage.fetch import fetch
 from tests.serving.modelserver.conftest import Serve
 from tests.serving.modelserver.options_engine import LOADED, PRESENT_AT_CLOSE, content_of
@@ -152,17 +152,33 @@ def fetch_file(uri: str, digest: str) -> Artifact:
 
 def test_an_adapter_is_a_folder_or_a_file_on_this_machine(lora: Path) -> None:
     file = lora / "adapter.bin"
-    with AdapterFiles([source(lora), AdapterSource("file", file.as_uri(), DIGEST)], fetch_file) as files:
-        folder, single = files.adapters
-        assert (folder.name, content_of(Path(folder.path))) == ("pirate", b"lora")
-        assert (Path(single.path).name, content_of(Path(single.path))) == ("adapter.bin", b"lora")
-    assert not Path(single.path).exists() and file.exists()
+    folder = fetch_adapter(source(lora), fetch_file).adapter
+    assert (folder.name, Path(folder.path).resolve()) == ("pirate", lora.resolve())
+    single = fetch_adapter(AdapterSource("file", file.as_uri(), DIGEST), fetch_file)
+    with single.folder:
+        path = Path(single.adapter.path)
+        assert (path.name, content_of(path)) == ("adapter.bin", b"lora")
+    assert not path.exists() and file.exists()
+
+
+def test_a_folder_with_a_digest_is_used_in_place_once_it_is_verified(lora: Path) -> None:
+    whole = of_folder({"adapter.bin": DIGEST})
+    found = fetch_adapter(source(lora, whole), fetch_file)
+    assert (Path(found.adapter.path).resolve(), found.digest) == (lora.resolve(), whole)
+
+    def changed(uri: str, digest: str) -> Artifact:
+        artifact = fetch_file(uri, digest)
+        (lora / "adapter.bin").write_bytes(b"other")
+        return artifact
+
+    with pytest.raises(LoadFailed, match=r"adapter 'pirate' cannot be fetched.*was changed or damaged"):
+        fetch_adapter(source(lora, whole), changed)
 
 
 @pytest.mark.parametrize(("name", "digest"), [("lora", of_bytes(b"other")), ("missing", "")])
 def test_an_adapter_that_cannot_be_fetched_is_named(lora: Path, name: str, digest: str) -> None:
     with pytest.raises(LoadFailed, match="adapter 'pirate' cannot be fetched: file://"):
-        AdapterFiles([source(lora.with_name(name), digest)], fetch_file)
+        fetch_adapter(source(lora.with_name(name), digest), fetch_file)
 
 
 @pytest.fixture

@@ -1,7 +1,8 @@
 """python -m tests.support.vllm_stub serve FOLDER --uds SOCKET …, as the program vllm.
 
 It has a child process, as vLLM has its engine core. The member `user` of a request is JSON with what is to happen:
-{"replay": NAME} replays another recording, {"endless": true} holds the request until the caller leaves. After the
+{"replay": NAME} replays another recording, {"endless": true} holds the request until the caller leaves,
+{"while": PATH} responds once that file is gone. It loads and unloads adapters. After the
 recording of a death its health is that of a dead engine. A request to the sleeping program gets no answer.
 """
 
@@ -13,6 +14,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 from tests.support.vllm_stub import recording
@@ -23,11 +25,14 @@ PARSER.add_argument("folder")
 PARSER.add_argument("--uds")
 PARSER.add_argument("--served-model-name")
 PARSER.add_argument("--enable-sleep-mode", action="store_true")
+PARSER.add_argument("--enable-lora", action="store_true")
 PARSER.add_argument("--lora-modules", nargs="*", default=[])
 OPTIONS, _ = PARSER.parse_known_args()
 KEY = os.environ["VLLM_API_KEY"]
 CAN_SLEEP = OPTIONS.enable_sleep_mode and os.environ["VLLM_SERVER_DEV_MODE"] == "1"
 MODELS = [OPTIONS.served_model_name, *(json.loads(one)["name"] for one in OPTIONS.lora_modules)]
+CHANGES = OPTIONS.enable_lora and os.environ["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] == "1"
+LORA_ROUTES = ("/v1/load_lora_adapter", "/v1/unload_lora_adapter")
 NAMES = {
     "/v1/chat/completions": "chat", "/v1/completions": "completions", "/v1/responses": "responses",
     "/v1/messages": "messages", "/v1/messages/count_tokens": "count-tokens",
@@ -48,17 +53,19 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             await reader.read()
             STATE["endless"] -= 1
             return
-        writer.write(recording(name))
+        while (wish := wish_of(body)) and Path(str(wish.get("while", ""))).is_file():  # noqa: ASYNC110 - of the test
+            await asyncio.sleep(0.02)
+        writer.write(name if isinstance(name, bytes) else recording(name))
         await writer.drain()
-        STATE["dead"] = STATE["dead"] or name.startswith("death")
+        STATE["dead"] = STATE["dead"] or str(name).startswith("death")
     except (OSError, asyncio.IncompleteReadError):
         pass
     finally:
         writer.close()
 
 
-def choose(request: str, headers: dict[str, str], body: bytes) -> str:
-    """Return the name of the recording for a request."""
+def choose(request: str, headers: dict[str, str], body: bytes) -> str | bytes:
+    """Return the name of the recording for a request, or a response."""
     if request == "GET /health":
         return "health-dead" if STATE["dead"] else "health"
     if request == "GET /metrics":
@@ -69,10 +76,51 @@ def choose(request: str, headers: dict[str, str], body: bytes) -> str:
     if request == "POST /wake_up" and CAN_SLEEP:
         STATE["asleep"] = False
         return "wake"
+    if request.removeprefix("POST ") in LORA_ROUTES and CHANGES and headers.get("authorization") == f"Bearer {KEY}":
+        return change_adapters(request.rpartition("/")[2], json.loads(body))
     found = NAMES.get(request.removeprefix("POST "))
     if found is None or headers.get("authorization") != f"Bearer {KEY}":
         return "embeddings"  # 404
     return answer(found, json.loads(body))
+
+
+def change_adapters(verb: str, body: dict[str, Any]) -> bytes:
+    """Load or unload an adapter, with the responses of `OpenAIServingModels` of vLLM 0.32.
+
+    A file `broken` among those of the adapter stands for weights that vLLM cannot load.
+    """
+    name = body["lora_name"]
+    if verb == "unload_lora_adapter":
+        if name not in MODELS[1:]:
+            return lora_error(404, "NotFoundError", f"The lora adapter '{name}' cannot be found.")
+        MODELS.remove(name)
+        return response(200, "text/plain", f"Success: LoRA adapter '{name}' removed successfully.")
+    if name in MODELS:
+        how = "If you want to load the adapter in place, set 'load_inplace' to True."
+        return lora_error(400, "InvalidUserInput", f"The lora adapter '{name}' has already been loaded. {how}")
+    if (Path(body["lora_path"]) / "broken").exists():
+        return lora_error(500, "InternalServerError", "Call to add_lora method failed: size mismatch")
+    MODELS.append(name)
+    print(f"Loaded new LoRA adapter: name '{name}', path '{body['lora_path']}'", flush=True)
+    return response(200, "text/plain", f"Success: LoRA adapter '{name}' added successfully.")
+
+
+def lora_error(status: int, kind: str, message: str) -> bytes:
+    """Return an error in the form of vLLM."""
+    error = {"message": message, "type": kind, "param": None, "code": status}
+    return response(status, "application/json", json.dumps({"error": error}))
+
+
+def response(status: int, kind: str, content: str) -> bytes:
+    """Return a response."""
+    head = f"HTTP/1.1 {status} X\r\ncontent-length: {len(content)}\r\ncontent-type: {kind}\r\nconnection: close\r\n"
+    return f"{head}\r\n{content}".encode()
+
+
+def wish_of(body: bytes) -> dict[str, Any]:
+    """Return what is to happen by the member `user` of a request."""
+    found: dict[str, Any] = json.loads(json.loads(body).get("user") or "{}") if body else {}
+    return found
 
 
 def answer(name: str, body: dict[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 A container of Kubernetes finds a volume at its `mountPath`, which a process of this machine cannot. So a declared
 variable whose value is a `mountPath`, or a path below one, gets the path of the folder instead. The files are
-rewritten at each start of the process.
+rewritten at each start of the process, those of a ConfigMap also when it changes.
 """
 
 from __future__ import annotations
@@ -46,6 +46,22 @@ async def mount_volumes(
     return mounted
 
 
+def update_config_map(pod: Object, folder: Path, name: str, values: Mapping[str, bytes]) -> None:
+    """Replace the files of a changed ConfigMap in the mounted volumes of a Pod, each at once. Raises OSError."""
+    for volume in pod["spec"].get("volumes") or ():
+        mounted = folder / str(volume.get("name"))
+        if (volume.get("configMap") or {}).get("name") != name or not mounted.is_dir():
+            continue
+        for path in mounted.iterdir():
+            if path.name not in values:
+                path.unlink()
+        for key in filter(is_key, values):
+            new = folder / f"{mounted.name}.new"
+            new.unlink(missing_ok=True)
+            _write_file(new, values[key])
+            new.replace(mounted / key)
+
+
 def replace_mount_paths(mounted: MountedFolders, env: Mapping[str, str]) -> dict[str, str]:
     """Return the variables with the mount paths at the start of their values replaced by the folders."""
 
@@ -75,5 +91,9 @@ def _write_files(folder: Path, values: Mapping[str, bytes]) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(mode=PRIVATE, parents=True)
     for key, value in values.items():
-        with os.fdopen(os.open(folder / key, os.O_WRONLY | os.O_CREAT | os.O_EXCL, READ_ONLY), "wb") as file:
-            file.write(value)
+        _write_file(folder / key, value)
+
+
+def _write_file(path: Path, content: bytes) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, READ_ONLY), "wb") as file:
+        file.write(content)

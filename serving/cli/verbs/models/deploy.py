@@ -27,16 +27,18 @@ from serving.client.mlflow.references import is_reference
 from serving.client.models.changes import KIND_NAMES, changed_fields, store_object
 from serving.client.models.deploying import (
     KINDS_OF_FILES,
+    NO_FILES,
     DeployFields,
+    LocalFiles,
     await_ready,
-    check_adapters,
     is_model,
     is_unchanged,
     kind_of,
+    local_files,
     model_of,
     prepare,
 )
-from serving.client.models.local_files import is_local_path, name_for, present_object
+from serving.client.models.local_files import name_for, present_object
 from serving.reconciler.rollout.state import rollout_of
 from serving.reconciler.rollout.versions import Version, shares_of, versions_of
 from serving.storage.transfer.urls import is_file_uri
@@ -103,15 +105,14 @@ def command(
         session.output.warn(found.text)
         named |= {"uri": found.location, "version": named["version"] or found.version or None}
     objects = _from_file(session, name, source, named) if source else [_from_flags(session, name, named)]
-    check_adapters(session.ref, named["llm"])
     client = session.client(seconds)
-    uploads = session.kube is not None and bool(named["uri"]) and is_local_path(named["uri"])
+    uploads = local_files(session.ref, named["uri"], named["llm"])
     deploy_objects(session, client, objects, seconds, wait=wait, uploads=uploads, dry_run=dry_run)
 
 
 def deploy_objects(
-    session: Session, client: Client, objects: list[Object], seconds: float, *, wait: bool, uploads: bool = False,
-    dry_run: bool = False,
+    session: Session, client: Client, objects: list[Object], seconds: float, *, wait: bool,
+    uploads: LocalFiles = NO_FILES, dry_run: bool = False,
 ) -> None:  # fmt: skip
     """Store the objects, wait for them if `wait`, and print them. `uploads`: as for `prepare`. Raises ClientError."""
     prepared = client.call(prepare, session.ref, objects, uploads=uploads, dry_run=dry_run)

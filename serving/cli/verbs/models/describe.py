@@ -21,7 +21,7 @@ from serving.cli.addresses import address_lines, aligned
 from serving.cli.base.output import Output
 from serving.cli.context import Session, verb
 from serving.cli.names import model_name
-from serving.cli.texts import last_seen, rollout_lines, schedule_lines
+from serving.cli.texts import adapters_text, last_seen, rollout_lines, schedule_lines
 from serving.control_api.table import age_of
 from serving.types.annotations import LABEL_MODEL
 
@@ -50,6 +50,7 @@ def _show(session: Session, model: Object, revisions: list[Object], events: list
         *(address_lines(session, model) or [("URL", "")]),
         ("Storage", str(spec.get("storageUri", ""))),
         ("Format", str(status.get("modelFormat") or spec.get("modelFormat", ""))),
+        *([("Adapters", adapters)] if (adapters := adapters_text(model)) else []),
         ("Replicas", ", ".join(f"{count} {name}" for name, count in replicas.items())),
     ]
     for line in aligned(facts, 12):

@@ -10,7 +10,7 @@ from clusters.base.objects import MODEL, POD_AUTOSCALER, Object, condition_of
 from serving.cli.base.output import Output
 from serving.cli.context import Session, verb
 from serving.cli.names import model_name
-from serving.cli.texts import rollout_lines, schedule_lines
+from serving.cli.texts import adapters_text, rollout_lines, schedule_lines
 from serving.client.client import Client
 from serving.client.errors import UsageError
 from serving.client.models.explaining import pool_notes, traffic_rule
@@ -91,6 +91,8 @@ def _replicas(output: Output, model: Object) -> None:
     replicas = status.get("replicas") or {}
     counts = ", ".join(f"{replicas.get(name, 0)} {name}" for name in ("desired", "ready", "starting"))
     output.text(f"Replicas: {counts}")
+    if adapters := adapters_text(model):
+        output.text(f"  adapters: {adapters}")
     for line in schedule_lines(model, datetime.now(UTC)):
         output.text(f"  {line}")
     decisions = status.get("decisions") or []

@@ -7,7 +7,16 @@ import json
 import pytest
 
 from serving.engines.base.errors import LoadFailed
-from serving.engines.vllm.arguments import FLAGS, NAMES, OPTIONS, SLEEP, EngineArguments, read_arguments
+from serving.engines.vllm.arguments import (
+    FLAGS,
+    LORA_RANK,
+    LORAS,
+    NAMES,
+    OPTIONS,
+    SLEEP,
+    EngineArguments,
+    read_arguments,
+)
 from tests.support.vllm_stub import RECORDINGS
 
 NOTHING_FETCHED = "--allowed-media-domains=none.invalid"
@@ -17,7 +26,8 @@ def test_every_option_is_one_of_vllm() -> None:
     known = json.loads((RECORDINGS / "options.json").read_text())
     assert {*OPTIONS, *FLAGS} <= known.keys()
     assert {f"no-{name}" for name in FLAGS} <= known.keys()
-    assert set(NAMES) == {*OPTIONS, *FLAGS, SLEEP}
+    assert set(NAMES) == {*OPTIONS, *FLAGS, SLEEP, LORAS, LORA_RANK}
+    assert {LORAS, LORA_RANK} <= known.keys()
 
 
 def test_urls_of_callers_are_not_fetched_unless_their_domains_are_named() -> None:
@@ -55,6 +65,11 @@ def test_the_seconds_until_sleep_are_our_own_option() -> None:
     assert read_arguments([(SLEEP, "900")]) == EngineArguments([NOTHING_FETCHED], 900.0)
 
 
+def test_the_room_for_adapters_is_told_to_the_program() -> None:
+    found = read_arguments([(LORA_RANK, "64"), (LORAS, "3")])
+    assert (found.argv, found.lora_rank, found.loras) == ([NOTHING_FETCHED], 64, 3)
+
+
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
@@ -71,6 +86,8 @@ def test_the_seconds_until_sleep_are_our_own_option() -> None:
         ("speculative-config", '{"method":"eagle","model":"/x"}', "must have a method of ngram"),
         ("speculative-config", '{"method":"ngram","model":"/x"}', "has only num_speculative_tokens"),
         ("speculative-config", '{"method":"ngram","prompt_lookup_max":true}', "has only num_speculative_tokens"),
+        ("max-lora-rank", "24", "must be one of 1, 8, 16"),
+        ("max-loras", "0", "must be a whole number from 1 to 64"),
         ("sleep-idle-seconds", "-1", "must be a number from 0 to 604800"),
         ("max-num-seqs", "4", "is set by the platform: set containerConcurrency"),
         ("max-model-len", "4", "is set by the platform: set contextLength"),

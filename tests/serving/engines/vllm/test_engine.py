@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -62,7 +63,7 @@ def test_the_command_names_the_folder_the_socket_and_the_model(monkeypatch: pyte
     assert "secret" not in " ".join(command.argv)
     assert command.environ["VLLM_API_KEY"] == "secret"
     assert command.environ["HF_HUB_OFFLINE"] == command.environ["VLLM_NO_USAGE_STATS"] == "1"
-    assert command.environ["VLLM_SERVER_DEV_MODE"] == "0"
+    assert command.environ["VLLM_SERVER_DEV_MODE"] == command.environ["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] == "0"
     assert command.environ["TRITON_CACHE_DIR"] == "/run/x/cache"
     assert "VLLM_CACHE_ROOT" not in command.environ  # the user's own
 
@@ -79,6 +80,27 @@ def test_the_options_of_the_model_are_in_the_command() -> None:
     assert argv[lora + 4 : lora + 7] == modules
     assert made.command(Path("/x/engine.sock"), "k").environ["VLLM_SERVER_DEV_MODE"] == "1"
     assert made.adapters == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rank", "room"),
+    [
+        (EngineArguments(), 0, ["--max-lora-rank=16", "--max-loras=4"]),
+        (EngineArguments(), 40, ["--max-lora-rank=64", "--max-loras=4"]),
+        (EngineArguments(lora_rank=32, loras=2), 40, ["--max-lora-rank=32", "--max-loras=2"]),
+    ],
+)
+def test_an_engine_that_loads_adapters_later_has_room_for_them(
+    arguments: EngineArguments, rank: int, room: list[str]
+) -> None:
+    made = program(EngineOptions(name="m", llm=LlmOptions(dynamic=True)), arguments, rank)
+    command = made.command(Path("/x/engine.sock"), "k")
+    argv = list(command.argv)
+    lora = argv.index("--enable-lora")
+    assert argv[lora + 1 : lora + 4] == [*room, "--max-cpu-loras=64"]
+    assert "--lora-modules" not in argv
+    assert command.environ["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] == "1"
+    assert made.adapters == ()
 
 
 def test_only_options_that_vllm_has_are_in_the_command() -> None:
@@ -131,6 +153,62 @@ def test_adapters_are_served_by_their_names(start: Start, tmp_path: Path) -> Non
     for model, status in (("m:legal", 200), ("m:other", 404)):
         body = f'{{"model": "{model}", "prompt": "hi"}}'.encode()
         assert client.request(address, "POST", COMPLETIONS, body).status == status
+
+
+def completion_of(engine: UpstreamEngine, model: str) -> int:
+    """Return the status of a completion of a model."""
+    address = engine.state.address
+    assert address is not None
+    return client.request(address, "POST", COMPLETIONS, json.dumps({"model": model, "prompt": "hi"}).encode()).status
+
+
+def test_an_adapter_is_loaded_and_unloaded_while_the_engine_serves(start: Start, tmp_path: Path) -> None:
+    engine = start(dynamic=True)
+    assert completion_of(engine, "m:legal") == 404
+    engine.load_adapter(adapter(tmp_path / "legal"), "m:legal")
+    assert completion_of(engine, "m:legal") == 200
+    engine.unload_adapter("m:legal")
+    assert completion_of(engine, "m:legal") == 404
+    with pytest.raises(InferenceFailed, match=r"does not unload the adapter m:legal: .* cannot be found"):
+        engine.unload_adapter("m:legal")
+
+
+@pytest.mark.parametrize(
+    ("room", "remedy"),
+    [
+        ((), "started for ranks up to 16: `knodel restart m`, or set max-lora-rank of engineArgs"),
+        ((("max-lora-rank", "8"),), "started for ranks up to 8: set max-lora-rank of engineArgs"),
+    ],
+)
+def test_a_rank_beyond_the_room_is_refused(
+    start: Start, tmp_path: Path, room: tuple[tuple[str, str], ...], remedy: str
+) -> None:
+    engine = start(dynamic=True, engine_args=room)
+    with pytest.raises(LoadFailed, match=f"its rank is 17, and this replica was {remedy}"):
+        engine.load_adapter(adapter(tmp_path / "large", r=17), "m:large")
+
+
+def test_an_adapter_that_vllm_cannot_load_is_refused_with_its_words(start: Start, tmp_path: Path) -> None:
+    engine, made = start(dynamic=True), adapter(tmp_path / "legal")
+    (tmp_path / "legal" / "broken").touch()
+    with pytest.raises(LoadFailed, match="vLLM refuses the adapter: Call to add_lora method failed: size mismatch"):
+        engine.load_adapter(made, "m:legal")
+    assert completion_of(engine, "m") == 200
+
+
+async def test_a_sleeping_engine_is_woken_for_an_adapter(start: Start, tmp_path: Path) -> None:
+    engine = start(dynamic=True, engine_args=(("sleep-idle-seconds", "0.01"),))
+    await eventually(lambda: engine.state.load.sleeping)
+    engine.load_adapter(adapter(tmp_path / "legal"), "m:legal")
+    assert completion_of(engine, "m:legal") == 200
+
+
+def test_a_bad_adapter_does_not_keep_an_engine_from_starting(start: Start, tmp_path: Path) -> None:
+    good, bad = adapter(tmp_path / "good", r=40), adapter(tmp_path / "bad", peft_type="IA3")
+    engine = start(dynamic=True, adapters=(bad, good))
+    engine.load_adapter(good, "m:good")
+    with pytest.raises(LoadFailed, match="is not a LoRA adapter"):
+        engine.load_adapter(bad, "m:bad")
 
 
 def test_embeddings_are_refused(start: Start) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from serving.engines.base.engine import Adapter
 from serving.engines.base.errors import LoadFailed
-from serving.engines.base.weights import check_digests
+from serving.engines.base.folder import check_digests
 from serving.engines.vllm.folder import vet_adapter, vet_model
 from serving.storage.base import disk
 from serving.storage.base.artifact import Artifact
