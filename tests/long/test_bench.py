@@ -109,7 +109,8 @@ def test_workers_share_the_load(platform: Machine, tmp_path: Path) -> None:
     options = ("--model", "double", "--rate", "50", "--run-time", "8", "--processes", "2")
     found = locust(f"http://127.0.0.1:{platform.port}", tmp_path / "report.json", *options)
 
-    assert found["rows"][-1]["requests"] == pytest.approx(400, rel=0.3)  # workers start late
+    assert 100 < found["rows"][-1]["requests"] < 450  # workers start late, and their last reports may be lost
+    assert found["errors"] == {}
 
 
 @contextmanager
