@@ -33,20 +33,29 @@ class SocketFolder:
     """A private folder for the socket of an engine, below $TMPDIR if its path is short enough for a socket."""
 
     def __init__(self) -> None:
+        self._path = self._make()
+
+    @property
+    def socket(self) -> Path:
+        """The path of the socket."""
+        return self._path / SOCKET
+
+    def renew(self) -> None:
+        """Use a new folder, after the process has ended. Somebody may have removed the old one."""
+        self.close()
+        self._path = self._make()
+
+    def close(self) -> None:
+        """Remove the folder."""
+        shutil.rmtree(self._path, ignore_errors=True)
+
+    @staticmethod
+    def _make() -> Path:
         path = Path(tempfile.mkdtemp(prefix="knodel-engine-"))
         if len(os.fsencode(path / SOCKET)) > MAX_PATH:
             path.rmdir()
             path = Path(tempfile.mkdtemp(prefix="knodel-engine-", dir=_SHORT))
-        self.path = path
-        self.socket = path / SOCKET
-
-    def clear(self) -> None:
-        """Remove the socket of a process that has ended."""
-        self.socket.unlink(missing_ok=True)
-
-    def close(self) -> None:
-        """Remove the folder."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        return path
 
 
 class EngineProcess:

@@ -38,6 +38,7 @@ from serving.modelserver.base.split import TOKENS_KEY, TokenTimes
 from serving.modelserver.codec.bounded_read import read_body
 from serving.modelserver.codec.messages import explain_decode_error
 from serving.modelserver.execution.inference import BEGAN, Inference, RequestContext
+from serving.modelserver.openai.body_values import check_values
 from serving.modelserver.openai.errors import EngineRestarts, ModelNotFound, anthropic_error, mend_error, openai_error
 from serving.modelserver.openai.metrics import LlmMetrics
 from serving.modelserver.openai.paths import GENERATING, MESSAGES, PREFIX
@@ -108,6 +109,7 @@ class OpenAiEndpoint:
 
         Raises InvalidRequest, ModelNotFound.
         """
+        check_values(content)
         try:
             head = _HEAD.decode(content)
             adapter = self._adapter(engine, head.model)
