@@ -24,9 +24,7 @@ def test_texts_have_no_values(text: bytes) -> None:
         check_values(b'{"model":"m","prompt":["' + text * 400_000 + b'",' + REST + b"[]]}")
 
 
-@pytest.mark.parametrize(
-    "content", [b'"' * 1_000_000 + b"," * 400_000, b'{"a":"' + b"," * 400_000, b"\\" * 9 + b"[" * 400_000]
-)
-def test_what_is_no_json_is_counted_or_refused_in_linear_time(content: bytes) -> None:
-    with pytest.raises(InvalidRequest):
-        check_values(content)
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("start", [b'{"a":"', b'"' * 1_000_001, b'"' + rb"\"" * 3_000_000, b'"' + b"\\" * 3_000_001])
+def test_each_byte_is_read_once(start: bytes) -> None:
+    check_values(start + b"," * 400_000)  # the decoder refuses a text that does not end
