@@ -114,8 +114,8 @@ class GgufProgram:
 
         llama.cpp reuses the cache of a prompt across adapters (ggml-org/llama.cpp#26207), so the cache is not used.
         It allocates `LOOK_BACK` tokens before it computes: 8 GB for the largest number of 32 bits. It needs minutes for
-        the tokens of a word of 10 MB, also when its caller has left. Raises InputRefused for a text that cannot fit, and
-        for more prompts, biases and log probabilities than it computes at once.
+        the tokens of a word of 10 MB, also when its caller has left.
+        Raises InputRefused for a text that cannot fit, and for too many prompts, biases or log probabilities.
         """
         self._check_size(body)
         for name in LOG_PROBABILITIES:
