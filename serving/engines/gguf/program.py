@@ -119,8 +119,8 @@ class GgufProgram:
         """
         self._check_size(body)
         for name in LOG_PROBABILITIES:
-            if isinstance(wanted := body.get(name), int | float) and wanted > MOST_LOG_PROBABILITIES:
-                raise InputRefused(f"{name} is {wanted}: ask for at most {MOST_LOG_PROBABILITIES}")
+            if isinstance(asked := body.get(name), int | float) and asked > MOST_LOG_PROBABILITIES:
+                raise InputRefused(f"{name} is {asked}: ask for at most {MOST_LOG_PROBABILITIES}")
         if isinstance(biases := body.get("logit_bias"), dict | list) and len(biases) > MOST_BIASES:
             raise InputRefused(f"logit_bias has {len(biases)} entries: send at most {MOST_BIASES}")
         if not self.adapters and body.keys().isdisjoint(LOOK_BACK | NOT_PASSED):
