@@ -122,7 +122,7 @@ async def _llama(socket: Path) -> AsyncIterator[Server]:
     """Run llama.cpp's server by itself."""
     settings = LlamaSettings(
         model=model_file(), socket=str(socket), name="m", slots=STREAMS, context=CONTEXT, batch=512, threads=1,
-        prompt_cache_mib=256, embeddings=False, mean=False, adapters=(), options={},
+        prompt_cache_mib=256, embeddings=False, mean=False, most_text=0, adapters=(), options={},
     )  # fmt: skip
     argv = [sys.executable, "-m", "serving.engines.gguf.main", msgspec.json.encode(settings).decode()]
 

@@ -38,6 +38,12 @@ CONVERSATION: Final = ("messages", "system", "instructions")
 """Members of a request that are one prompt together with all that they contain."""
 PROMPTS: Final = ("prompt", "input")
 """Members of a request that are a prompt, or several ones in a list."""
+LOG_PROBABILITIES: Final = ("top_logprobs", "logprobs", "n_probs")
+"""Members of a request: the number of log probabilities for each token."""
+MOST_LOG_PROBABILITIES: Final = 20
+"""As with OpenAI. llama.cpp responds with those of the whole vocabulary, 5 MB for each token."""
+MOST_BIASES: Final = 1024
+"""Entries of `logit_bias`. llama.cpp takes half a millisecond for each, before each answer."""
 MOST_PROMPTS: Final = 2048
 """Prompts of one request, as with OpenAI. llama.cpp queues all of them at once."""
 
@@ -108,9 +114,15 @@ class GgufProgram:
 
         llama.cpp reuses the cache of a prompt across adapters (ggml-org/llama.cpp#26207), so the cache is not used.
         It allocates `LOOK_BACK` tokens before it computes: 8 GB for the largest number of 32 bits. It needs minutes for
-        the tokens of a word of 10 MB, also when its caller has left. Raises InputRefused for a text that cannot fit.
+        the tokens of a word of 10 MB, also when its caller has left.
+        Raises InputRefused for a text that cannot fit, and for too many prompts, biases or log probabilities.
         """
         self._check_size(body)
+        for name in LOG_PROBABILITIES:
+            if isinstance(asked := body.get(name), int | float) and asked > MOST_LOG_PROBABILITIES:
+                raise InputRefused(f"{name} is {asked}: ask for at most {MOST_LOG_PROBABILITIES}")
+        if isinstance(biases := body.get("logit_bias"), dict | list) and len(biases) > MOST_BIASES:
+            raise InputRefused(f"logit_bias has {len(biases)} entries: send at most {MOST_BIASES}")
         if not self.adapters and body.keys().isdisjoint(LOOK_BACK | NOT_PASSED):
             return None
         changed = {name: value for name, value in body.items() if name not in NOT_PASSED}

@@ -246,7 +246,7 @@ class UpstreamEngine(BaseEngine):
 
     def _start(self) -> Address:
         """Start the process and return its address once it is healthy. Raises LoadFailed."""
-        self._folder.clear()
+        self._folder.renew()
         address = Address(self._folder.socket, secrets.token_urlsafe(32))
         process = self._process = EngineProcess(self.program.command(address.socket, address.key))
         if self._closing.is_set():  # `close` came while the process was started, and did not see it

@@ -18,6 +18,7 @@ from serving.engines.base.errors import LoadFailed
 from serving.engines.base.folder import ENGINE_PREFIX, temporary_folder
 from serving.engines.upstream.line_limit import LineLimit
 from serving.engines.upstream.program import Command
+from serving.storage.folder_lock import LockedFolder
 
 log = logging.getLogger(__name__)
 
@@ -37,20 +38,29 @@ class SocketFolder:
     """
 
     def __init__(self) -> None:
-        self._folder = temporary_folder(ENGINE_PREFIX)
-        if len(os.fsencode(self._folder.path / SOCKET)) > MAX_PATH:
-            self._folder.release()
-            self._folder = temporary_folder(ENGINE_PREFIX, _SHORT)
-        self.path = self._folder.path
-        self.socket = self.path / SOCKET
+        self._folder = self._make()
 
-    def clear(self) -> None:
-        """Remove the socket of a process that has ended."""
-        self.socket.unlink(missing_ok=True)
+    @property
+    def socket(self) -> Path:
+        """The path of the socket."""
+        return self._folder.path / SOCKET
+
+    def renew(self) -> None:
+        """Use a new folder, after the process has ended. Somebody may have removed the old one."""
+        self.close()
+        self._folder = self._make()
 
     def close(self) -> None:
         """Remove the folder."""
         self._folder.release()
+
+    @staticmethod
+    def _make() -> LockedFolder:
+        folder = temporary_folder(ENGINE_PREFIX)
+        if len(os.fsencode(folder.path / SOCKET)) > MAX_PATH:
+            folder.release()
+            folder = temporary_folder(ENGINE_PREFIX, _SHORT)
+        return folder
 
 
 class EngineProcess:

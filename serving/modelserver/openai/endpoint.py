@@ -39,6 +39,7 @@ from serving.modelserver.base.split import MOST_BLOCKED, TOKENS_KEY, TokenTimes
 from serving.modelserver.codec.bounded_read import read_body
 from serving.modelserver.codec.messages import explain_decode_error
 from serving.modelserver.execution.inference import BEGAN, Inference, RequestContext
+from serving.modelserver.openai.body_values import check_values
 from serving.modelserver.openai.errors import (
     EngineRestarts,
     InvalidParameter,
@@ -104,6 +105,7 @@ class OpenAiEndpoint:
         body = await read_body(scope, receive, self._budget, model.codec.limits.body)
         lease = Lease(partial(self._budget.give_back, body.lent), body.lent)
         try:
+            check_values(body.content)
             head = _decode(_HEAD, body.content)
             with engine.adapters.using(self._adapter_name(head.model)) as adapter:
                 content = self._prepare(engine, body.content, head.model, adapter)

@@ -89,6 +89,26 @@ def test_a_request_has_at_most_2048_prompts(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"top_logprobs": 21}, "top_logprobs is 21: ask for at most 20"),
+        ({"logprobs": 1e9}, "logprobs is 1000000000.0: ask"),
+        ({"n_probs": 10**30}, "n_probs is 1000"),
+        ({"logit_bias": {str(number): 1 for number in range(1025)}}, "logit_bias has 1025 entries: send at most 1024"),
+        ({"logit_bias": [[1, 1]] * 1025}, "logit_bias has 1025"),
+    ],
+)
+def test_what_takes_long_for_each_answer_is_refused(tmp_path: Path, body: Any, message: str) -> None:
+    with pytest.raises(InputRefused, match=message):
+        program(tmp_path).change_body({"model": "m", **body}, "")
+
+
+def test_what_openai_allows_of_it_is_sent_unchanged(tmp_path: Path) -> None:
+    body = {"logprobs": True, "top_logprobs": 20, "n_probs": None, "logit_bias": {"1": -100}}
+    assert program(tmp_path).change_body({"model": "m", **body}, "") is None
+
+
+@pytest.mark.parametrize(
     "prompt",
     [
         {"messages": HALF}, {"prompt": [LONG, LONG]}, {"prompt": [7] * 1000}, {"input": [LONG] * 9}, {"prompt": None},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -109,6 +110,15 @@ async def test_an_engine_that_dies_is_started_again(engine: UpstreamEngine) -> N
     await eventually(lambda: engine.state.address is None or engine.pid != first)
     with pytest.raises(InferenceFailed, match=r"started again|does not answer"):
         engine.infer(text("x"), ["text_output"])
+    await eventually(lambda: engine.state.reason == "" and engine.pid not in (first, None), timeout=15)
+    assert engine.infer(text("x"), ["text_output"])[0].size == 1
+
+
+async def test_an_engine_is_started_again_though_the_folder_of_its_socket_was_removed(engine: UpstreamEngine) -> None:
+    first, address = engine.pid, engine.state.address
+    assert first is not None and address is not None
+    shutil.rmtree(address.socket.parent)
+    os.kill(first, signal.SIGKILL)
     await eventually(lambda: engine.state.reason == "" and engine.pid not in (first, None), timeout=15)
     assert engine.infer(text("x"), ["text_output"])[0].size == 1
 
