@@ -87,6 +87,10 @@ def main(folder: Path) -> None:
     half = models()["text-classification"].eval().to(torch.bfloat16)
     half.save_pretrained(folder / "shards" / "torch", max_shard_size="10KB")
     write(folder / "shards" / "torch", {"tokenizer.json": tokenizer()})
+    small = {name: value for name, value in SMALL.items() if name != "attn_implementation"}
+    decoder = transformers.LlamaConfig(vocab_size=tokenizer().get_vocab_size(), num_labels=2, **small)
+    transformers.LlamaForSequenceClassification(decoder).save_pretrained(folder / "decoder" / "torch")
+    write(folder / "decoder" / "torch", {"tokenizer.json": tokenizer()})
 
 
 if __name__ == "__main__":

@@ -105,6 +105,17 @@ def test_a_process_that_ends_is_started_again(models: Path) -> None:
         np.testing.assert_array_equal(engine.infer(inputs, ["last_hidden_state"])[0], first)
 
 
+def test_a_decoder_needs_its_padding_token(models: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(models / "decoder" / "torch", tmp_path / "m"))
+    with pytest.raises(LoadFailed, match="padding token"):
+        loaded(folder)
+    changed(folder, pad_token_id=0)
+    with closing(loaded(folder)) as engine:
+        both = engine.infer({"text": as_objects(["a film", "the cat sat on the mat"])}, ["probabilities"])[0]
+        alone = engine.infer({"text": as_objects(["a film"])}, ["probabilities"])[0]
+    np.testing.assert_allclose(both[:1], alone, atol=1e-5)
+
+
 def changed(folder: Path, **changes: Any) -> None:
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, **changes}))

@@ -75,7 +75,11 @@ def load(artifact: Artifact, options: EngineOptions) -> PytorchEngine:
                 f"{artifact.uri}: the weights have no {missing[0]!r}, which a {kind.__name__} needs: "
                 "save the model that was trained for the task"
             )
-        return PytorchEngine(model.to("cuda" if torch.cuda.is_available() else "cpu"), task)
+        engine = PytorchEngine(model.to("cuda" if torch.cuda.is_available() else "cpu"), task)
+        if task != CLASSIFY_IMAGE:  # models that find the end of a text by its padding fail on two of them without it
+            pair = np.ones((2, 1), np.int64)
+            engine.infer(dict.fromkeys((spec.name for spec in engine.signature.inputs), pair), [engine.output])
+        return engine
     except LoadFailed:
         raise
     except Exception as error:  # the libraries' errors have no common base class
@@ -88,8 +92,8 @@ class PytorchEngine(BaseEngine):
     def __init__(self, model: Any, task: str) -> None:
         self._model = model
         self._vocabulary = 0 if task == CLASSIFY_IMAGE else model.get_input_embeddings().weight.shape[0]
-        output = TensorSpec(_VECTORS if task == EMBEDDINGS else _LOGITS, "FP32", None)
-        super().__init__(Signature(PLATFORM, _inputs(model, task), (output,)))
+        self.output = _VECTORS if task == EMBEDDINGS else _LOGITS
+        super().__init__(Signature(PLATFORM, _inputs(model, task), (TensorSpec(self.output, "FP32", None),)))
 
     def infer(
         self, inputs: Mapping[str, Tensor], outputs: Sequence[str], _: Cancellation | None = None
