@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import pkgutil
 import subprocess
 import sys
@@ -19,6 +20,8 @@ from tests.architecture.strays import strays
 
 ALONE = ("serving.engines.paddle.", "serving.engines.tensorflow.")
 """Engines whose libraries do not bear each other in one process."""
+NOT_HERE = () if importlib.util.find_spec("torch") else ("serving.engines.huggingface.pytorch_model",)
+"""Modules whose library only `make test-torch` installs."""
 
 
 def modules() -> list[str]:
@@ -27,7 +30,7 @@ def modules() -> list[str]:
         info.name
         for package in (clusters, autoscaler, serving)
         for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
-        if not info.name.endswith("__main__")
+        if not info.name.endswith("__main__") and info.name not in NOT_HERE
     ]
 
 

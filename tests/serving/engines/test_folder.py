@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,13 +31,12 @@ signal.pause()
 
 
 @pytest.fixture(autouse=True)
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Use a temporary folder of this test for copies."""
-    place = tmp_path / "tmp"
-    place.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(place))
-    monkeypatch.setenv("TMPDIR", str(place))
-    return place
+def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Use a temporary folder of this test for copies, with a path that is short enough for a socket."""
+    with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as place:
+        monkeypatch.setattr(tempfile, "tempdir", place)
+        monkeypatch.setenv("TMPDIR", place)
+        yield Path(place)
 
 
 def test_a_folder_of_which_nothing_was_promised_is_used_where_it_is_or_copied(tmp_path: Path) -> None:
