@@ -166,11 +166,20 @@ class PodAutoscalerReconciler:
         changed = scaler.set_spec(key, columns)
         if new:
             self._deps.starts.restore(key, observed.pod_autoscaler)
-        current = max(observed.current, self._pending.replicas(key))
-        scaler.set_replicas(key, current, observed.ready, now)
+        self._count_replicas(key, observed, max(observed.current, self._pending.replicas(key)))
         self._targets[key] = ScrapeTarget(observed.endpoints, spec.slots, spec.policy.latency_objective > 0.0)
         if changed or scaler.desired(key) == UNDECIDED:
             self._decide(key, now)
+
+    def _count_replicas(self, key: Key, observed: ObservedRevision, replicas: int) -> None:
+        """Pass the number of replicas to the MultiScaler, without the one that a restart has beyond the desired ones.
+
+        Decisions keep the present replicas while there is little data, and would keep that one too.
+        """
+        scaler = self._deps.scaler
+        if observed.restarting and (desired := scaler.desired(key)) > 0:
+            replicas = min(replicas, desired)
+        scaler.set_replicas(key, replicas, observed.ready, self._deps.clock.monotonic())
 
     def _decide(self, key: Key, now: float) -> None:
         for change in self._deps.scaler.decide([key], now):
@@ -187,7 +196,7 @@ class PodAutoscalerReconciler:
         if missing > 0:
             deps.starts.mark_requested(key)
             # counted from here on: a member may empty the queue before the Deployment is scaled
-            deps.scaler.set_replicas(key, wanted, observed.ready, deps.clock.monotonic())
+            self._count_replicas(key, observed, wanted)
         claimed = 0
         if missing > 0 and wanted > observed.ready and is_initialized(observed.pod_autoscaler):
             held_to = annotations_of(observed.pod_autoscaler).get(HELD_ANNOTATION, "")

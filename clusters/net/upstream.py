@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import cast
 
 import httptools
@@ -33,12 +34,20 @@ class UpstreamConnection(asyncio.Protocol):
 
     For each exchange call `send`, then `response`, then `read` until it returns no data. `reusable` is then whether
     another exchange may follow.
+
+    Example:
+        connection.send(head, head_only=False)
+        status, headers = await connection.response()
+        while data := await connection.read():
+            await send(data)
+            await connection.forward(send_now)
     """
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[None] | None = None
+        self._write_now: Callable[[bytes], bool] | None = None
         self._writable: asyncio.Future[None] | None = None
         self._error: str = ""
         self._lost = False
@@ -82,6 +91,23 @@ class UpstreamConnection(asyncio.Protocol):
             await self._wait()
         return self._take()
 
+    async def forward(self, write_now: Callable[[bytes], bool]) -> None:
+        """Pass each piece of the body to `write_now` as soon as it arrives, until `write_now` returns False.
+
+        It returns False for a piece that it has not written; `read` returns that piece. `forward` also ends with the
+        body. No task wakes up for a piece, which saves CPU time with small pieces such as server-sent events.
+
+        Raises UpstreamError when the body is incomplete.
+        """
+        self._write_now = write_now
+        try:
+            self._write_chunks()
+            while self._write_now is not None and not self.complete:
+                self._raise_if_broken()
+                await self._wait()
+        finally:
+            self._write_now = None
+
     @property
     def drained(self) -> bool:
         """Whether the body is complete and was read."""
@@ -114,7 +140,9 @@ class UpstreamConnection(asyncio.Protocol):
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._fail(f"its response is not HTTP/1.1 ({error})")
-        self._wake()
+        self._write_chunks()
+        if self._write_now is None or self.complete:
+            self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Record that the connection is lost, which may be the end of the body."""
@@ -192,6 +220,15 @@ class UpstreamConnection(asyncio.Protocol):
             if not self._lost:
                 self._transport.resume_reading()
         return data
+
+    def _write_chunks(self) -> None:
+        if self._write_now is None or not self._chunks:
+            return
+        data = self._take()
+        if not self._write_now(data):
+            self._write_now = None
+            self._chunks.append(data)
+            self._buffered = len(data)
 
     def _fail(self, reason: str) -> None:
         self._error = reason

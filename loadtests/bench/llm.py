@@ -1,6 +1,7 @@
 """Benchmark of language models: our model server beside llama.cpp's own server, by turns, with SmolLM2-135M.
 
-Both run the same program with the same settings. What differs is the server in front of one of them.
+Both run the same program with the same settings. What differs is the server in front of one of them. The proxy of
+`byte_proxy`, in front of llama.cpp's own server, shows the CPU time that any server in front of it takes.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -55,21 +57,21 @@ def llm() -> Iterator[Figure]:
 
 
 async def _measured(folder: Path) -> list[Figure]:
-    async with _llama(folder / "llama.sock") as peer, _ours() as ours:
-        rates: dict[Server, list[float]] = {peer: [], ours: []}
+    socket = folder / "llama.sock"
+    async with _llama(socket) as peer, _proxy(socket) as proxy, _ours() as ours:
+        rates: dict[Server, list[float]] = {peer: [], proxy: [], ours: []}
         firsts: dict[Server, list[float]] = {peer: [], ours: []}
-        for server in (peer, ours):
+        busy = dict.fromkeys(rates, 0.0)
+        for server in rates:
             await _streams(server)
-        busy = 0.0
         for _ in range(ROUNDS):
-            for server in (peer, ours):
+            for server in rates:
                 before, began = cpu_seconds(server.pid), time.perf_counter()
                 await _streams(server)
                 rates[server].append(STREAMS * TOKENS / (time.perf_counter() - began))
-                if server is ours:
-                    busy += cpu_seconds(server.pid) - before
+                busy[server] += cpu_seconds(server.pid) - before
         for _ in range(FIRSTS):
-            for server in (peer, ours):
+            for server in firsts:
                 firsts[server].append(await _first_token(server))
     lost = statistics.median(1 - mine / other for mine, other in zip(rates[ours], rates[peer], strict=True)) * 100
     added = statistics.median(a - b for a, b in zip(firsts[ours], firsts[peer], strict=True)) * 1000
@@ -78,7 +80,10 @@ async def _measured(folder: Path) -> list[Figure]:
         Figure(f"through our server, {STREAMS} streams", statistics.median(rates[ours]), "tok/s"),
         Figure(f"  tokens/s lost, median of {ROUNDS} pairs", lost, "%", 5),
         Figure(f"time to first token added, median of {FIRSTS} pairs", added, "ms", 2),
-        Figure("CPU time of our server per token", busy / (ROUNDS * STREAMS * TOKENS) * 1e6, "µs", 80),
+        Figure("CPU time of our server per token", busy[ours] / (ROUNDS * STREAMS * TOKENS) * 1e6, "µs", 80),
+        Figure(
+            "CPU time of a proxy that copies bytes, per token", busy[proxy] / (ROUNDS * STREAMS * TOKENS) * 1e6, "µs"
+        ),
     ]
 
 
@@ -135,6 +140,15 @@ async def _llama(socket: Path) -> AsyncIterator[Server]:
 
 
 @asynccontextmanager
+async def _proxy(socket: Path) -> AsyncIterator[Server]:
+    """Run a proxy that copies bytes, in front of llama.cpp's own server."""
+    port = free_port()
+    argv = [sys.executable, "-m", "loadtests.bench.byte_proxy", str(port), str(socket)]
+    async with _process(argv, {}, partial(_connect, port)) as server:
+        yield server
+
+
+@asynccontextmanager
 async def _ours() -> AsyncIterator[Server]:
     """Run our model server."""
     port = free_port()
@@ -142,14 +156,14 @@ async def _ours() -> AsyncIterator[Server]:
         sys.executable, "-m", "serving.modelserver", "--name", "m", "--storage-uri", Path(model_file()).as_uri(),
         "--slots", str(STREAMS), "--context-length", str(CONTEXT), "--cpu", "1",
     ]  # fmt: skip
-
-    async def connect() -> UpstreamConnection:
-        loop = asyncio.get_running_loop()
-        return (await loop.create_connection(UpstreamConnection, "127.0.0.1", port))[1]
-
     environ = {"PORT": str(port), "MANAGEMENT_PORT": str(free_port())}
-    async with _process(argv, environ, connect) as server:
+    async with _process(argv, environ, partial(_connect, port)) as server:
         yield server
+
+
+async def _connect(port: int) -> UpstreamConnection:
+    loop = asyncio.get_running_loop()
+    return (await loop.create_connection(UpstreamConnection, "127.0.0.1", port))[1]
 
 
 @asynccontextmanager

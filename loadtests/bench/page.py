@@ -43,6 +43,10 @@ PARTS: Mapping[str, tuple[str, str]] = {
         "Downloads of folders",
         "Several files at once over kept connections; the server adds 2 ms to each connection and request.",
     ),
+    "llm": (
+        "Language models",
+        "SmolLM2-135M through the model server, by turns with llama.cpp's own server.",
+    ),
     "server": (
         "The model server and its peers",
         "KServe and MLServer with the same engines, alternately, on one core.",

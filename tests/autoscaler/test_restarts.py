@@ -80,3 +80,22 @@ async def test_replicas_are_replaced_in_turns(cluster: EmbeddedCluster) -> None:
         await world.pass_time(3.0)
         assert await world.replicas_asked() == 2
         assert (await world.pod_autoscaler())["status"]["actualScale"] == 2
+
+
+async def test_the_additional_replica_does_not_become_a_desired_one(cluster: EmbeddedCluster) -> None:
+    policy = Policy(min_replicas=1, max_replicas=4, scale_to_zero_after=600.0)
+    async with running(World(cluster, SteppedClock())) as world:
+        await world.create_revision(policy, replicas=1)
+        old = await world.start_pod()
+        await world.until(world.mode, "Serve")
+        await world.report_services(in_path=False)
+        await world.until(lambda: world.condition("ScaleTargetInitialized"), ("True", ""))
+
+        restart = {"metadata": {"annotations": {RESTART_ANNOTATION: old}}}
+        await cluster.patch(POD_AUTOSCALER, REVISION_NAME, restart, "default", manager="knodel")
+        await world.until(world.replicas_asked, 2)
+        await world.pass_time(4.0)  # decisions while the new replica starts
+        await world.start_pod()
+
+        await world.until(world.replicas_asked, 1)
+        assert (await world.pod_autoscaler())["status"]["desiredScale"] == 1

@@ -54,7 +54,7 @@ async def test_every_replica_is_replaced_and_no_request_fails(world: World, numb
 
 async def test_a_pinned_split_and_its_versions_stay(world: World) -> None:
     name = "renewed-split"
-    await world.deploy(name, storageUri=world.artifacts("double"), minReplicas=1, maxReplicas=1)
+    await world.deploy(name, storageUri=world.artifacts("double"), minReplicas=1)
     await world.deploy(name, storageUri=world.artifacts("triple"))
     split = [{"revision": f"{name}-0000{number}", "percent": percent} for number, percent in ((1, 60), (2, 40))]
     await world.deploy(name, traffic=split)

@@ -199,6 +199,18 @@ class HttpConnection(ServerConnection):
 
         super()._start_asgi_task(cycle, serve)  # type: ignore[arg-type]
 
+    def write_now(self, data: bytes) -> bool:
+        """Write a piece of a chunked response; return False, and write nothing, if it has to wait for ASGI's `send`.
+
+        It has to wait before the first piece of the response, and while the client does not read. Middleware does not
+        get the piece.
+        """
+        cycle = self.current_cycle
+        if cycle is None or not cycle.response_started or not cycle.chunked_encoding or self.flow.write_paused:
+            return False
+        self.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+        return True
+
     def on_body(self, body: bytes) -> None:
         """Count a piece of the body, which may have no announced length, and refuse a body that is too large."""
         self._body_size += len(body)

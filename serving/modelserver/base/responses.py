@@ -13,6 +13,8 @@ JSON: Final = b"application/json"
 BINARY: Final = b"application/octet-stream"
 BROKEN_KEY: Final = "knodel.broken"
 """Key of the ASGI scope: the status of an error that occurred after the status of the response was sent."""
+RECORDED_KEY: Final = "knodel.recorded"
+"""Key of the ASGI scope: present if middleware records the body, all pieces of which then go through `send`."""
 _ENCODE: Final = msgspec.json.Encoder().encode
 
 

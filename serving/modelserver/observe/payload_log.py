@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from serving.modelserver.base.headers import Headers
 from serving.modelserver.base.observability_options import PayloadOptions
+from serving.modelserver.base.responses import RECORDED_KEY
 from serving.modelserver.observe.middleware import OTHER, PARENT_KEY, protocol_of
 from serving.modelserver.observe.payload_event import REQUEST, RESPONSE, Origin, payload_event, request_id
 from serving.modelserver.observe.payload_sender import MAX_BYTES, PayloadSender
@@ -43,6 +44,7 @@ class PayloadLog:
                 await app(scope, receive, send)
                 return
             request, response = _Payload(scope["headers"]), _Payload([])
+            scope[RECORDED_KEY] = True
             try:
                 await app(scope, _record_request(receive, request), _record_response(send, response))
             finally:

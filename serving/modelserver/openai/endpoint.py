@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from starlette.types import Receive, Scope, Send
 
+from clusters.net import unix_sockets
 from clusters.net.server.connection import HttpConnection
 from clusters.net.server.errors import RECEIVED_KEY
 from clusters.net.server.protocol import connection_of
@@ -34,7 +35,7 @@ from serving.modelserver.base.errors import (
     release_frames,
 )
 from serving.modelserver.base.limits import BodyBudget, Lease
-from serving.modelserver.base.responses import BROKEN_KEY, JSON, send_body
+from serving.modelserver.base.responses import BROKEN_KEY, JSON, RECORDED_KEY, send_body
 from serving.modelserver.base.split import MOST_BLOCKED, TOKENS_KEY, TokenTimes
 from serving.modelserver.codec.bounded_read import read_body
 from serving.modelserver.codec.messages import explain_decode_error
@@ -60,6 +61,7 @@ EVENTS: Final = b"text/event-stream"
 _PASSED: Final = frozenset({b"content-type", b"cache-control", b"retry-after", b"x-request-id"})
 _FORWARDED: Final = frozenset({b"x-request-id", b"traceparent", b"anthropic-version", b"anthropic-beta"})
 _LONGEST_HEADER: Final = 1024  # bytes of a value; a longer one is not passed on
+BACKLOG_PAUSE: Final = 0.005  # s until the next attempt to connect to an engine that has too many new connections
 _MAX_QUOTED: Final = 100  # characters of a model's name that a message repeats
 
 
@@ -197,6 +199,7 @@ class _Exchange:
         self._connection: UpstreamConnection | None = None
         self._stopped: ServingError | None = None
         self._sent = 0.0  # when the request was sent to the engine
+        self._observer = StreamObserver()
         self._sending = False
         self._blocked = 0.0  # s in which the caller did not read
 
@@ -250,11 +253,17 @@ class _Exchange:
         return address
 
     async def _connect(self, address: Address) -> UpstreamConnection:
-        try:
-            _, connection = await self._loop.create_unix_connection(UpstreamConnection, str(address.socket))
-        except OSError as error:
-            raise EngineRestarts("the engine has just ended and is started again: try again") from error
-        return connection
+        """Connect to the engine, once it has room for a connection that it has not accepted. Raises ServingError."""
+        while True:
+            try:
+                connected = unix_sockets.connect(address.socket, timeout=0.0)
+            except BlockingIOError:  # unix(7): its backlog is full, which has room for six connections in llama.cpp
+                await asyncio.sleep(BACKLOG_PAUSE)
+                self._check()
+            except OSError as error:
+                raise EngineRestarts("the engine has just ended and is started again: try again") from error
+            else:
+                return (await self._loop.create_unix_connection(UpstreamConnection, sock=connected))[1]
 
     def _check(self) -> None:
         """Raise the error by which the request was stopped meanwhile."""
@@ -304,15 +313,15 @@ class _Exchange:
         self, connection: UpstreamConnection, status: int, headers: list[tuple[bytes, bytes]]
     ) -> None:
         """Pass events on as they come. An error is the last event."""
-        send, observer = self._send, StreamObserver()
+        send, observer = self._send, self._observer
         self._times.streamed = True
         headers.append((b"x-accel-buffering", b"no"))
         await send({"type": "http.response.start", "status": status, "headers": headers})
         try:
             while data := await connection.read():
-                observer.feed(data, time.monotonic())  # uvloop's own time is in milliseconds
-                self._times.first = observer.first
                 await self._send_piece(data)
+                if RECORDED_KEY not in self._scope:
+                    await connection.forward(self._write_now)
             self._check()
         except (UpstreamError, ServingError) as error:
             failure = self._stopped or ModelFailed(f"the engine broke off the answer: {error}")
@@ -321,22 +330,34 @@ class _Exchange:
                 await send({"type": "http.response.body", "body": self._last_event(failure), "more_body": True})
         if observer.failed:
             self._scope[BROKEN_KEY] = ModelFailed.status
-        self._count(observer)
+        self._count()
         await send({"type": "http.response.body", "body": b""})
 
+    def _write_now(self, data: bytes) -> bool:
+        written = self._client.write_now(data)
+        if written:
+            self._observe(data)
+        return written
+
     async def _send_piece(self, data: bytes) -> None:
+        self._observe(data)
         began, waits = self._loop.time(), self._client.flow.write_paused
         self._sending = True
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
         self._sending = False
         self._blocked += self._loop.time() - began if waits else 0.0
 
+    def _observe(self, data: bytes) -> None:
+        self._observer.feed(data, time.monotonic())  # uvloop's own time is in milliseconds
+        self._times.first = self._observer.first
+
     def _last_event(self, error: ServingError) -> bytes:
         if self._path.startswith(MESSAGES):
             return b"\n\nevent: error\ndata: %b\n\n" % anthropic_error(error)
         return b"\n\ndata: %b\n\n" % openai_error(error)
 
-    def _count(self, observer: StreamObserver) -> None:
+    def _count(self) -> None:
+        observer = self._observer
         usage = observer.usage()
         self._engine.tokens.add(usage)
         if observer.first is None:

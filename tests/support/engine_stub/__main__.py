@@ -127,7 +127,7 @@ async def main(path: str) -> None:
     """Serve until the standard input ends."""
     if "FAIL" in os.environ:
         sys.exit(os.environ["FAIL"])
-    await asyncio.start_unix_server(serve, path)
+    await asyncio.start_unix_server(serve, path, backlog=5)  # as llama.cpp
     await asyncio.to_thread(sys.stdin.buffer.read)
 
 

@@ -18,6 +18,7 @@ from serving.engines.base import registry
 from serving.modelserver.openai.paths import PREFIX
 from serving.modelserver.openai.upstreams import upstream_of
 from tests.serving.modelserver.client import ask, request
+from tests.serving.modelserver.collector import collecting
 from tests.serving.modelserver.conftest import NAME, Running, Serve
 from tests.serving.modelserver.models.conftest import ServeMany, folder, serve_many
 from tests.support.wait import eventually
@@ -269,6 +270,41 @@ async def test_a_caller_that_leaves_ends_the_request_in_the_engine(start: Start)
     await idle(server)
     answer = await server.post(chat(), CHAT)
     assert answer.status == 200
+
+
+async def test_a_stream_in_http_1_0_ends_with_its_connection(start: Start) -> None:
+    server = await start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    body = json.dumps(chat(stream=True, max_tokens=3)).encode()
+    writer.write(request("POST", CHAT, body).replace(b"HTTP/1.1", b"HTTP/1.0"))
+    head, _, events = (await reader.read()).partition(b"\r\n\r\n")
+    writer.close()
+    assert b"transfer-encoding" not in head
+    assert [event[:5] for event in events.split(b"\n\n")[:-1]] == [b"data:"] * 6
+
+
+async def test_the_payload_log_has_the_whole_stream(start: Start) -> None:
+    with collecting() as collector:
+        server = await start("--payload-log", collector.url, "--payload-log-mode", "response")
+        answer = await server.post(chat(stream=True, max_tokens=5, wish={"pause": 0.01}), CHAT)
+        await eventually(lambda: len(collector.posts) == 1)
+        assert collector.posts[0].body == answer.body
+
+
+async def test_more_requests_at_once_than_the_engine_accepts_connections_wait_for_it(start: Start) -> None:
+    server = await start("--slots", "12")
+    engine = upstream_of(server.server._models.lifecycle.model().engine)
+    assert engine is not None
+    assert engine.pid is not None
+    os.kill(engine.pid, signal.SIGSTOP)
+    answers = [asyncio.create_task(server.post(chat(), CHAT)) for _ in range(12)]
+
+    async def connecting() -> bool:
+        return bool((await server.stats())["active"] == 12)
+
+    await eventually(connecting)
+    os.kill(engine.pid, signal.SIGCONT)
+    assert {(await answer).status for answer in answers} == {200}
 
 
 async def test_a_full_queue_is_429_with_retry_after(start: Start) -> None:
