@@ -351,7 +351,7 @@ class _Getter(NamedTuple):
 
     def __call__(self, path: str, method: str = "GET", body: bytes | None = None) -> bytes:
         """Return the body of a page. Raises NoSuchPage, PageRefused, InferenceFailed."""
-        reply = client.request(self.address, method, path, body, timeout=self.timeout)
+        reply = client.request(self.address, method, path, body or b"", timeout=self.timeout)
         if reply.status in client.ABSENT and body is None:
             raise NoSuchPage(f"the engine does not have the page {path}: it responded with {reply.status}")
         if reply.status != client.OK:

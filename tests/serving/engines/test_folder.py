@@ -13,7 +13,7 @@ import pytest
 
 from serving.engines.base.errors import LoadFailed
 from serving.engines.base.folder import PREFIX, ModelFolder, only_file
-from serving.engines.upstream.process import MAX_PATH, SOCKET, SocketFolder
+from serving.engines.upstream.process import MAX_PATH, SocketFolder
 from serving.storage.base.artifact import Artifact
 from tests.support.tabular import folder
 
@@ -92,9 +92,9 @@ def test_a_socket_has_a_short_path(temporary: Path, monkeypatch: pytest.MonkeyPa
     long.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(long))
     folder = SocketFolder()
-    assert len(str(folder.path / SOCKET)) <= MAX_PATH and folder.path.stat().st_mode & 0o077 == 0
+    assert len(str(folder.socket)) <= MAX_PATH and folder.socket.parent.stat().st_mode & 0o077 == 0
     folder.close()
-    assert not folder.path.exists() and not list(long.iterdir())
+    assert not folder.socket.parent.exists() and not list(long.iterdir())
 
 
 def test_files_are_found_as_formats_are_without_regard_to_case(tmp_path: Path) -> None:
