@@ -25,7 +25,7 @@ from serving.engines.upstream.process import SocketFolder
 from serving.storage.base.artifact import Artifact
 made, socket = ModelFolder(Artifact(Path("m"), b"content"), "file"), SocketFolder()
 print(made.path, flush=True)
-print(socket.path, flush=True)
+print(socket.socket.parent, flush=True)
 signal.pause()
 """
 
@@ -62,7 +62,7 @@ def test_what_a_killed_server_left_goes_and_what_a_living_one_has_stays(temporar
         other = temporary / "another"
         other.mkdir()
         made = SocketFolder()
-        assert sorted(temporary.iterdir()) == sorted([made.path, *paths[2:], other])
+        assert sorted(temporary.iterdir()) == sorted([made.socket.parent, *paths[2:], other])
         assert (paths[2] / "file").read_bytes() == b"content"
         made.close()
         with ModelFolder(Artifact(Path("m"), b"content"), "file") as copied:
