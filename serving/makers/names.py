@@ -7,6 +7,7 @@ import re
 from serving.types.model import Model, Variant
 
 DIGESTS_PREFIX = "knodel-digests-"
+GROUP_TOKEN_PREFIX = "knodel-group-"  # noqa: S105 - a name
 
 
 def service(model: Model) -> str:
@@ -35,6 +36,14 @@ def digests(model: Model) -> str:
     It has the Model's uid, so that a later Model of the same name does not use it.
     """
     return f"{DIGESTS_PREFIX}{model.uid or model.name}"
+
+
+def group_token(model: Model) -> str:
+    """Return the name of the Secret with the token of the Model's groups, by which workers and leaders know each other.
+
+    It has the Model's uid, as the name of `digests` has.
+    """
+    return f"{GROUP_TOKEN_PREFIX}{model.uid or model.name}"
 
 
 def configurations(model: Model) -> tuple[str, ...]:

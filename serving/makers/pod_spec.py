@@ -12,28 +12,35 @@ from dataclasses import replace
 from typing import Any
 
 from autoscaler.types import CLASS
+from autoscaler.usage.meter import BESIDE_ANNOTATION
 from autoscaler.warmpool.claims.marks import ANNOTATION_LOAD
 from clusters.base.durations import format_duration
 from clusters.base.objects import ANNOTATION_CLASS, Object
-from clusters.base.quantities import format_cores
+from clusters.base.quantities import format_cores, parse_quantity
 from serving.makers import names
-from serving.makers.volumes import Mount, claim, credentials, digests, scratch
+from serving.makers.volumes import Mount, claim, credentials, digests, group_token, scratch, shared_memory
 from serving.types.annotations import (
     ANNOTATION_DIGEST,
     ANNOTATION_STORAGE_URI,
     ANNOTATION_VARIANTS,
     ANNOTATION_VERSION,
+    ANNOTATION_WORKERS,
+    LABEL_GROUP_ROLE,
     LABEL_MODEL,
     LABEL_VARIANT,
 )
 from serving.types.code import runs_code
 from serving.types.llm import NO_LLM, Llm
-from serving.types.model import Model, Resources, ServerSpec, Variant, claims_of
+from serving.types.model import Model, ServerSpec, Variant, claims_of
+from serving.types.resources import Resources
 from serving.types.settings.runtimes import runtime_of
 from serving.types.settings.settings import ServerSettings, Settings
 from serving.types.warm_pool import PoolTemplate
+from serving.types.workers import Workers, to_json
 
 CONTAINER = "server"
+LEADER = "leader"
+"""Value of the label `knodel.dev/group-role`."""
 PORT_NAME = "http1"
 """Knative reads the protocol from the port's name."""
 READY_PATH = "/v2/health/ready"
@@ -63,6 +70,7 @@ its end (golang/go#40747, knative/serving#12387). queue-proxy gets it as a varia
 def make_template(model: Model, variant: Variant | None, server: ServerSettings) -> Object:
     """Return `spec.template` of a Service or Configuration, without the label of its version."""
     labels = {LABEL_MODEL: model.name} | ({LABEL_VARIANT: variant.name} if variant else {})
+    labels |= {LABEL_GROUP_ROLE: LEADER} if model.spec.workers else {}
     return {
         "metadata": {"labels": labels, "annotations": _annotations(model, _resources(model, variant))},
         "spec": make_revision_spec(model, variant, server),
@@ -74,6 +82,8 @@ def make_revision_spec(model: Model, variant: Variant | None, server: ServerSett
     resources = _resources(model, variant)
     record = "" if model.spec.digest else names.digests(model)
     mounts = _mounts(model.spec.secret, claims_of(model.spec), record)
+    if model.spec.workers is not None:
+        mounts += [group_token(names.group_token(model)), shared_memory()]
     return _revision_spec(model.spec, resources, _arguments(model, resources), mounts, server)
 
 
@@ -149,8 +159,21 @@ def _annotations(model: Model, resources: Resources) -> dict[str, str]:
         ANNOTATION_VERSION: spec.version,
         ANNOTATION_VARIANTS: ",".join(sorted(variant.name for variant in spec.variants)),
         ANNOTATION_LOAD: _load_parameters(model, resources),
+        **_group_annotations(spec.workers),
     }
     return {name: value for name, value in found.items() if value}
+
+
+def _group_annotations(workers: Workers | None) -> dict[str, str]:
+    """Return what the controller of groups and the autoscaler's accounts must know of a replica's workers.
+
+    The template has it, so that a leader always has the workers of its own Revision, whatever the Model is now.
+    """
+    if workers is None:
+        return {}
+    amounts = {name: float(parse_quantity(text)) * workers.count for name, text in workers.resources.amounts().items()}
+    beside = json.dumps(amounts, sort_keys=True, separators=(",", ":"))
+    return {ANNOTATION_WORKERS: to_json(workers), BESIDE_ANNOTATION: beside}
 
 
 def _load_parameters(model: Model, resources: Resources) -> str:
@@ -186,7 +209,7 @@ def _llm_parameters(llm: Llm) -> Object:
 
 
 def _container(arguments: list[str], resources: Resources, mounts: Sequence[Mount], server: ServerSettings) -> Object:
-    amounts = {"cpu": resources.cpu, "memory": resources.memory}
+    amounts = resources.amounts()
     container: Object = {
         "name": CONTAINER,
         "image": server.image,
@@ -237,7 +260,18 @@ def _arguments(model: Model, resources: Resources) -> list[str]:
             ("--max-batch-size", spec.batching.max_batch_size),
             ("--max-batch-latency", f"{spec.batching.max_latency:g}"),
         ]
-    return [*_command_line(options), *_llm_arguments(spec.llm), *_allow_code(spec.model_format)]
+    return [
+        *_command_line(options), *_group_arguments(spec.workers), *_llm_arguments(spec.llm),
+        *_allow_code(spec.model_format),
+    ]  # fmt: skip
+
+
+def _group_arguments(workers: Workers | None) -> list[str]:
+    """Return what a leader must know of its workers."""
+    if workers is None:
+        return []
+    cpu = format_cores(workers.resources.cpu)
+    return _command_line([("--workers", workers.count), ("--worker-cpu", cpu), ("--on-loss", workers.on_loss)])
 
 
 def _llm_arguments(llm: Llm) -> list[str]:

@@ -7,11 +7,13 @@ from typing import Final
 
 from autoscaler.warmpool.claims.marks import DIGESTS_VARIABLE, DIGESTS_VOLUME
 from clusters.base.objects import Object
+from serving.engines.base.group import GROUP_VARIABLE
 
 CREDENTIALS_PATH: Final = "/etc/knodel/credentials"
 CREDENTIALS: Final = "KNODEL_CREDENTIALS"
 """Environment variable with the folder of the credentials (`serving.storage.transfer.credentials`)."""
 DIGESTS_PATH: Final = "/etc/knodel/digests"
+GROUP_PATH: Final = "/etc/knodel/group"
 CLAIMS_PATH: Final = "/mnt/pvc"
 """Folder with the claims of `pvc://CLAIM/PATH`, each in a folder of its name (`serving.storage.sources.local`)."""
 
@@ -51,6 +53,16 @@ def digests(config_map: str) -> Mount:
     """Return the digests that revisions loaded first, each in a file of the revision's name; empty at first."""
     source = {"configMap": {"name": config_map, "optional": True}}
     return Mount(DIGESTS_VOLUME, DIGESTS_PATH, source, True, DIGESTS_VARIABLE)
+
+
+def group_token(secret: str) -> Mount:
+    """Return the token of the Model's groups as a file."""
+    return Mount("group", GROUP_PATH, {"secret": {"secretName": secret}}, True, GROUP_VARIABLE)
+
+
+def shared_memory() -> Mount:
+    """Return memory that processes share: a container's own /dev/shm has 64 MiB. It counts as the container's memory."""
+    return Mount("shared-memory", "/dev/shm", {"emptyDir": {"medium": "Memory"}}, read_only=False)  # noqa: S108
 
 
 def claim(name: str, number: int = 1) -> Mount:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from functools import cached_property, partial
 from typing import Final
@@ -14,8 +14,6 @@ from typing import Final
 import msgspec
 from starlette.types import ASGIApp
 
-from serving.engines.base.container_limits import container_limits
-from serving.engines.base.engine import Adapter, EngineOptions, LlmOptions
 from serving.engines.base.errors import Cancelled
 from serving.modelserver.base.assignment import Assignment, BatchBounds, ModelBounds
 from serving.modelserver.base.limits import BodyBudget, ServerLimits
@@ -26,7 +24,7 @@ from serving.modelserver.endpoints.endpoints import make_endpoints
 from serving.modelserver.execution.adapters import AdapterFiles
 from serving.modelserver.execution.inference import Inference
 from serving.modelserver.execution.lifecycle import ModelLifecycle, ServedModel
-from serving.modelserver.execution.loading import load_model
+from serving.modelserver.execution.loading import load_model, make_engine_options
 from serving.modelserver.execution.memory import quick_gauge
 from serving.modelserver.execution.slot_queue import SlotQueue
 from serving.modelserver.execution.workers import HungThreads, Job, Workers, nesting_limit, stack_for, waiting_threads
@@ -113,7 +111,8 @@ class ModelHost:
         def load(_: object) -> ServedModel:
             with ExitStack() as files:
                 found = files.enter_context(AdapterFiles(self.assignment.llm.adapters, self._fetch))
-                return self._keep(job(engine_options=self._engine_options(found.adapters)), files)
+                options = make_engine_options(self._context.options, self.assignment, found.adapters)
+                return self._keep(job(engine_options=options), files)
 
         loading = self.workers.submit(load).result if run is None else run(load)
         _ = self.app  # built while the thread is at work
@@ -167,25 +166,6 @@ class ModelHost:
     def _fetch(self, uri: str, digest: str, progress: Progress = ignore_progress) -> Artifact:
         options = self._context.options
         return fetch(uri, digest, options.cache, options.allow_hosts, progress=progress)
-
-    def _engine_options(self, adapters: Sequence[Adapter]) -> EngineOptions:
-        options, model, llm = self._context.options, self.assignment, self.assignment.llm
-        return EngineOptions(
-            threads=model.bounds.threads,
-            allow_code=options.allow_code,
-            signature=options.signature,
-            name=model.name,
-            slots=model.bounds.engine_slots,
-            memory=options.memory_limit or container_limits().memory,
-            timeout=model.bounds.timeout,
-            llm=LlmOptions(
-                llm.context_length,
-                llm.embeddings,
-                tuple(adapters),
-                llm.tool_parser,
-                tuple(sorted(llm.engine_args.items())),
-            ),
-        )
 
     def _keep(self, model: ServedModel, files: ExitStack) -> ServedModel:
         """Keep the loaded model and its files for `close`.

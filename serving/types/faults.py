@@ -30,6 +30,8 @@ CODE_FORMATS = tuple(name for name, made in registry.FORMATS.items() if made.run
 """Formats that run code of the artifact. The namespace must allow them (`annotations.LABEL_ALLOW_CODE`)."""
 LLM_FORMATS = registry.LLM_FORMATS
 """Formats of language models, which may have `spec.llm`."""
+GROUP_FORMATS = ("ray", "vllm")
+"""Formats whose replicas may have worker Pods, `spec.workers`."""
 LATER_FORMATS = ("ray",)
 PROTOCOLS = ("http1",)
 

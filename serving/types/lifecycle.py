@@ -6,6 +6,7 @@ Ready                 True when the three below are, else with the reason of the
 └── RoutesReady         the present traffic split was observed at the gateway
 TrafficPinned         only while `spec.traffic` sets the traffic; not part of Ready
 RolloutHeld           only while the judge holds a rollout, with the reason; not part of Ready
+WorkersReady          only for models with workers: the worst state of the groups of their replicas; not part of Ready
 ReplicasStarted       only while a replica does not start: False with the reason; not part of Ready, others may serve
 """
 
@@ -24,6 +25,7 @@ ROUTES_READY = "RoutesReady"
 TRAFFIC_PINNED = "TrafficPinned"
 ROLLOUT_HELD = "RolloutHeld"
 REPLICAS_STARTED = "ReplicasStarted"
+WORKERS_READY = "WorkersReady"
 DEPENDENTS = (OBJECTS_APPLIED, CONFIGURATIONS_READY, ROUTES_READY)
 
 Status = Literal["True", "False", "Unknown"]
@@ -100,6 +102,10 @@ class Lifecycle:
     def mark_replica_waiting(self, reason: str, message: str) -> None:
         """Report why a replica of any version does not start."""
         self._states[REPLICAS_STARTED] = State("False", reason, message)
+
+    def mark_workers(self, state: State) -> None:
+        """Set the state of the workers of all replicas."""
+        self._states[WORKERS_READY] = state
 
     def conditions(self) -> list[Object]:
         """Return all conditions, with Ready."""

@@ -15,6 +15,7 @@ from serving.types import formats
 from serving.types.annotations import LABEL_ALLOW_CODE
 from serving.types.faults import (
     CODE_FORMATS,
+    GROUP_FORMATS,
     LLM_FORMATS,
     LONGEST_HOST_LABEL,
     LONGEST_NAME,
@@ -22,12 +23,14 @@ from serving.types.faults import (
     SCHEMES,
     claim_of,
 )
-from serving.types.fields import Duration, Flag, Integer, Quantity, Text
+from serving.types.fields import Duration, Flag, Integer, Text
 from serving.types.llm import NO_LLM, Llm, llm_fault
+from serving.types.resources import CPU, DEFAULT_RESOURCES, MEMORY, Resources
 from serving.types.rollout import Command, Rollout
 from serving.types.scaling import Scaling
-from serving.types.schema import INT_OR_STRING, LIST_TYPE, opaque, plain, quoted, rule
+from serving.types.schema import LIST_TYPE, opaque, quoted, rule
 from serving.types.tables import INLINE, Items, Later, Nested
+from serving.types.workers import Workers, workers_fault
 
 Outcome = Literal["", "serving", "promoted", "superseded", "rolledback", "failed"]
 """Outcome of a version; empty while it starts, or is ready without traffic. `rollout.history` has the rules."""
@@ -39,10 +42,6 @@ LATEST = "latest"
 """The name of the latest ready revision in `knodel traffic`."""
 ALL: Final = 100
 """Percent."""
-CPU, MEMORY = "1", "1Gi"
-"""Default resources. One core answers some hundred requests a second of a small model. The memory is enough for an
-engine and a model of a few hundred megabytes.
-"""
 MOST_CONCURRENCY: Final = 1000
 """Requests (Knative's container-concurrency-max-limit)."""
 LONGEST_TIMEOUT: Final = 600.0
@@ -81,29 +80,6 @@ def _list_rules(part: str, required: bool) -> tuple[Object, Object]:
 
 def _list_of(item: Object) -> Object:
     return {"type": "array", "minItems": 1, "maxItems": _MOST_PARTS, LIST_TYPE: "atomic", "items": item}
-
-
-@dataclass(frozen=True, slots=True)
-class Resources:
-    """Resources of each replica.
-
-    Requests and limits are equal. The quantities are in canonical form, and empty if absent.
-    """
-
-    cpu: Annotated[str, Quantity("CPU cores.")] = ""
-    memory: Annotated[str, Quantity("Memory in bytes.")] = ""
-
-    LATER: ClassVar = {
-        "gpu": Later("GPUs", {INT_OR_STRING: True}),
-        "gpuResource": Later("GPUs", plain("string")),
-    }
-
-    def otherwise(self, default: Resources) -> Resources:
-        """Return the resources with those of `default` for absent ones."""
-        return Resources(self.cpu or default.cpu, self.memory or default.memory)
-
-
-DEFAULT_RESOURCES: Final = Resources(CPU, MEMORY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +213,7 @@ class ModelSpec(ServerSpec):
     ] = ""
     batching: Annotated[Batching | None, Nested("", Batching)] = None
     llm: Annotated[Llm, Nested("", Llm)] = NO_LLM
+    workers: Annotated[Workers | None, Nested("", Workers)] = None
     variants: Annotated[
         tuple[Variant, ...],
         Items(
@@ -283,12 +260,20 @@ class ModelSpec(ServerSpec):
             f"is for models of the formats {', '.join(LLM_FORMATS)}: omit it",
             ".llm",
         ),
+        rule(
+            "!has(self.workers) || "
+            f"has(self.modelFormat) && self.modelFormat in [{', '.join(map(quoted, GROUP_FORMATS))}]",
+            workers_fault(""),
+            ".workers",
+        ),
     )
 
     def faults(self, given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        """Check the rule in Python."""
+        """Check the rules in Python."""
         if given.get("llm") is not None and (fault := llm_fault(self.model_format)):
             yield "llm", fault
+        if given.get("workers") is not None and (fault := workers_fault(self.model_format)):
+            yield "workers", fault
 
     @staticmethod
     def complete(values: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from clusters.base.objects import Object
 from serving.types import faults, llm, scaling
 from serving.types.annotations import ANNOTATION_CAUSE
-from serving.types.model import MOST_CONCURRENCY, ModelSpec, Resources, RuntimeReference
+from serving.types.model import MOST_CONCURRENCY, ModelSpec, RuntimeReference
 from serving.types.rollout import Rollout
 from serving.types.tables import Later
 from tests.serving.models import VARIANTS, model_object
@@ -44,6 +44,12 @@ def _field(name: str, value: Any, path: str = "", words: str = "") -> BadModel:
 
 def _llm(fields: Any, path: str, words: str = "") -> BadModel:
     return _field("llm", fields, f"spec.llm.{path}", words)
+
+
+def _workers(fields: Any, path: str, words: str = "") -> BadModel:
+    return BadModel(
+        f"workers {fields}", model_object(modelFormat="vllm", workers=fields), f"spec.workers.{path}", words
+    )
 
 
 def _traffic(entries: Any, path: str = "spec.traffic") -> BadModel:
@@ -129,8 +135,23 @@ _TEXTS = [
       for value in BAD_AMOUNTS),
     _field("resources", {"memory": "1gi"}, "spec.resources.memory"),
     _field("resources", [], "spec.resources"),
-    *(_field("resources", {name: 1 if name == "gpu" else "x"}, f"spec.resources.{name}", "not supported yet")
-      for name in Resources.LATER),
+    *(_field("resources", {"gpu": value}, "spec.resources.gpu") for value in (-1, 65, "1", 0.5, True)),
+    *(_field("resources", {"gpuResource": value}, "spec.resources.gpuResource") for value in ("", "gpu", "a.b/", 1)),
+]  # fmt: skip
+
+_WORKERS = [
+    _workers({}, "count"), _workers({"count": 2, "size": 1}, "size"),
+    *(_workers({"count": value}, "count") for value in (0, -1, 65, "2", 1.5, True)),
+    _workers({"count": 2, "resources": {"cpu": "0"}}, "resources.cpu"),
+    _workers({"count": 2, "resources": {"gpu": 65}}, "resources.gpu"),
+    _workers({"count": 2, "onLoss": "ignore"}, "onLoss", "must be restart or tolerate"),
+    _workers({"count": 2, "gang": {}}, "gang.scheduler"),
+    _workers({"count": 2, "gang": {"scheduler": "slurm"}}, "gang.scheduler", "must be volcano or kueue"),
+    _workers({"count": 2, "gang": {"scheduler": "volcano", "queue": "A"}}, "gang.queue"),
+    _workers({"count": 2, "gang": {"scheduler": "kueue"}}, "gang.queue", "is required with kueue"),
+    BadModel("workers of an unknown format", model_object(workers={"count": 2}), "spec.workers", "is for models with"),
+    BadModel("workers of onnx", model_object(modelFormat="onnx", workers={"count": 2}), "spec.workers", "is for models"),
+    _field("workers", 2),
 ]  # fmt: skip
 
 _PARTS = [
@@ -195,7 +216,7 @@ _VARIANTS = [
     _variants([{"name": "a" * 50, "percent": 100}], "spec.variants[0].name"),
     _variants([{"name": "A", "percent": 100}], "spec.variants[0].name"),
     _variants([{"name": "a", "percent": 100, "resources": {"cpu": "x"}}], "spec.variants[0].resources.cpu"),
-    _variants([{"name": "a", "percent": 100, "resources": {"gpu": 1}}], "spec.variants[0].resources.gpu"),
+    _variants([{"name": "a", "percent": 100, "resources": {"gpu": -1}}], "spec.variants[0].resources.gpu"),
     _variants([{"name": f"v{index}", "percent": 5 if index < 20 else 0} for index in range(21)]),
 ]  # fmt: skip
 
@@ -246,6 +267,7 @@ BAD_MODELS = (
     *_TEXTS,
     *_PARTS,
     *_LLMS,
+    *_WORKERS,
     *_TRAFFIC,
     *_VARIANTS,
     *_ROLLOUTS,
@@ -284,7 +306,7 @@ LONGEST = model_object(
 """Every field."""
 
 NOTHING: dict[str, Any] = dict.fromkeys(
-    ("digest", "version", "modelFormat", "storage", "runtime", "batching", "llm",
+    ("digest", "version", "modelFormat", "storage", "runtime", "batching", "llm", "workers",
      "resources", "variants", "protocol", "containerConcurrency", "timeout",
      "startupDeadline", "serviceAccountName", "minReplicas", "maxReplicas", "scaleTarget", "targetUtilization",
      "scaleToZeroAfter", "holdQueue", "latencyObjective", "schedules", "visibility", "traffic",
@@ -325,6 +347,13 @@ GOOD_MODELS: dict[str, Object] = {
     "more by the clock than the default maximum": model_object(schedules=[SCHEDULE | {"minReplicas": 9}]),
     "sixteen schedules": model_object(schedules=[SCHEDULE | {"duration": "168h"}] * 16),
     **{f"{cpu} cores": model_object(resources={"cpu": cpu}) for cpu in (1, "1", "500m", "0.5", ".5", "1e3", "+1")},
+    "GPUs": model_object(resources={"gpu": 8, "gpuResource": "amd.com/gpu"}),
+    "a worker": model_object(modelFormat="vllm", workers={"count": 1}),
+    "workers of a gang": model_object(
+        modelFormat="vllm",
+        workers={"count": 64, "resources": {"cpu": 8, "gpu": 0}, "onLoss": "tolerate",
+                 "gang": {"scheduler": "kueue", "queue": "research.gpus"}},
+    ),
     "1.5Gi": model_object(resources={"memory": "1.5Gi"}),
     "a minimum above the default maximum": model_object(minReplicas=9),
     "the largest numbers": model_object(

@@ -14,7 +14,8 @@ from clusters.base.objects import MODEL
 from serving.crds.definition import make_schema
 from serving.types import faults, formats
 from serving.types.fields import Duration, Quantity, Text
-from serving.types.model import ALL, CPU, MEMORY, ModelSpec, Resources
+from serving.types.model import ALL, ModelSpec
+from serving.types.resources import CPU, MEMORY, Resources
 from serving.types.scaling import MAX_REPLICAS
 from serving.types.schema import PRESERVE, RULES, Schema
 from serving.types.tables import table_of

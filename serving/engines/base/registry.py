@@ -19,9 +19,11 @@ from serving.engines.base.errors import LoadFailed, MissingEngine, UnknownFormat
 
 if TYPE_CHECKING:
     from serving.engines.base.engine import Engine, EngineOptions
+    from serving.engines.base.group import WorkerProcess
     from serving.storage.base.artifact import Artifact
 
     Loader = Callable[[Artifact, EngineOptions], Engine]
+    WorkerStarter = Callable[[Callable[[], Artifact], EngineOptions], WorkerProcess]
 
 ALLOW_NAMESPACE: Final = "`knodel namespace NAME --label knodel.dev/allow-code=true`"
 ALLOW_CODE: Final = f"allow it with {ALLOW_NAMESPACE} on a platform, with --allow-code on your own server"
@@ -162,6 +164,14 @@ def find_loader(made: ModelFormat) -> Loader:
         return load(artifact, options)
 
     return load_if_allowed
+
+
+def find_worker(made: ModelFormat) -> WorkerStarter:
+    """Import the engine of a format and return its `start_worker`. Raises LoadFailed for a format without workers."""
+    start: WorkerStarter | None = getattr(importlib.import_module(made.module), "start_worker", None)
+    if start is None:
+        raise LoadFailed(f"format {made.name} has no workers: omit workers")
+    return start
 
 
 def _unknown_reason(code: Sequence[ModelFormat], allow_code: bool) -> str:

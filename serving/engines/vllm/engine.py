@@ -8,12 +8,14 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from serving.engines.base.engine import EngineOptions
 from serving.engines.base.errors import LoadFailed, MissingEngine
 from serving.engines.upstream.engine import UpstreamEngine
+from serving.engines.upstream.process import EngineProcess
 from serving.engines.vllm.arguments import read_arguments
 from serving.engines.vllm.folder import check_digests, vet_adapter, vet_model
 from serving.engines.vllm.program import VllmProgram
@@ -38,6 +40,17 @@ def load(artifact: Artifact, options: EngineOptions) -> UpstreamEngine:
     executable = find_program()
     check_digests(artifact)
     return UpstreamEngine(VllmProgram(executable, artifact.path, options, arguments, rank, artifact), options)
+
+
+def start_worker(artifact: Callable[[], Artifact], options: EngineOptions) -> EngineProcess:
+    """Start a worker of the leader's vLLM. Raises LoadFailed, MissingEngine, StorageError."""
+    arguments = read_arguments(options.llm.engine_args)
+    files = artifact()
+    vet_model(files)
+    rank = max(map(vet_adapter, options.llm.adapters), default=0)
+    check_digests(files)
+    program = VllmProgram(find_program(), files.path, options, arguments, rank, files)
+    return EngineProcess(program.worker_command())
 
 
 def find_program() -> str:

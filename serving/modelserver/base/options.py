@@ -15,6 +15,8 @@ from clusters.gateway.token import VARIABLE
 from clusters.net.authority import url_host
 from clusters.net.hosts import ANY, LOOPBACK_NAMES, PATTERN_FORM, KnownHosts, is_host_pattern
 from clusters.net.ssrf import is_loopback
+from serving.engines.base.errors import LoadFailed
+from serving.engines.base.group import NO_GROUP, GroupOptions, read_group
 from serving.engines.base.llm_arguments import ADAPTER_FORM, BadLlmOptions, parse_adapter, parse_engine_args
 from serving.modelserver.base.assignment import DEFAULT_BATCH_LATENCY, Assignment, BatchBounds, ModelBounds, is_name
 from serving.modelserver.base.errors import BadOptions
@@ -67,6 +69,7 @@ class ServerOptions(msgspec.Struct, frozen=True):
     - `token_sha256`: SHA-256 (hex) of the token for load calls, "" to refuse them
     - `hosts`: names that Host and Origin of a request may have, None for any
     - `remembers`: whether to store the digest of the loaded files (`first_digest`)
+    - `group`: the Pods of this replica, if it has several
     - `gateway_token`: token of requests from the gateway (`clusters.gateway.token`), b"" without a gateway
     """
 
@@ -92,6 +95,7 @@ class ServerOptions(msgspec.Struct, frozen=True):
     hosts: KnownHosts | None = None
     remembers: bool = False
     gateway_token: bytes = b""
+    group: GroupOptions = NO_GROUP
 
 
 def parse_options(argv: Sequence[str], environ: Mapping[str, str]) -> ServerOptions:
@@ -127,6 +131,7 @@ def parse_options(argv: Sequence[str], environ: Mapping[str, str]) -> ServerOpti
         hosts=_known_hosts(given.allowed_host, environ),
         remembers=bool(environ.get(RECORD_VARIABLE)),
         gateway_token=environ.get(VARIABLE, "").encode(),
+        group=_group(given, environ),
     )
 
 
@@ -196,6 +201,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--max-batch-latency", type=_seconds_or_zero, metavar="SECONDS",
         help=f"maximum time to wait for a batch to fill [{DEFAULT_BATCH_LATENCY:g}]")  # fmt: skip
     add("--cpu", type=_seconds, default=1.0, help="CPU limit of the container in cores [%(default)s]")
+    _add_group(add)
     _add_llm(add)
     add("--signature", default="", help="signature of a SavedModel with several [serving_default]")
     add(
@@ -208,6 +214,15 @@ def _parser() -> argparse.ArgumentParser:
         "[on loopback 127.0.0.1, [::1], localhost, *.localhost, else any]")  # fmt: skip
     add_arguments(parser)
     return parser
+
+
+def _add_group(add: Callable[..., object]) -> None:
+    """Add the options of a replica of several Pods, which a platform sets."""
+    add("--workers", type=_count_or_zero, default=0, metavar="COUNT",
+        help="number of worker Pods of this replica, on a platform [none]")  # fmt: skip
+    add("--worker-cpu", type=_seconds, default=1.0, metavar="CPU", help="cores of each worker [%(default)s]")
+    add("--on-loss", choices=("restart", "tolerate"), default="restart",
+        help="whether the replica is ready while a worker is lost: with tolerate it is [%(default)s]")  # fmt: skip
 
 
 def _add_llm(add: Callable[..., object]) -> None:
@@ -253,6 +268,14 @@ def _assignment(given: argparse.Namespace, bounds: ModelBounds, environ: Mapping
         )
     digest = given.digest or first_digest(environ, revision, _scratch(environ))
     return Assignment(given.name, revision, given.storage_uri, digest, given.format, bounds, _llm(given))
+
+
+def _group(given: argparse.Namespace, environ: Mapping[str, str]) -> GroupOptions:
+    """Return the group of this replica. Raises BadOptions."""
+    try:
+        return read_group(given.workers, given.worker_cpu, given.on_loss == "tolerate", environ)
+    except LoadFailed as error:
+        raise BadOptions(str(error)) from error
 
 
 def _llm(given: argparse.Namespace) -> LlmParameters:

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from serving.engines.base.engine import EngineOptions, LlmOptions
+from serving.engines.base.container_limits import container_limits
+from serving.engines.base.engine import Adapter, EngineOptions, LlmOptions
 from serving.engines.base.errors import LoadFailed
 from serving.engines.base.registry import LLM_FORMATS, find_format, find_loader
 from serving.engines.base.warmup import warm_up
 from serving.engines.layouts.detect import find_layout
 from serving.modelserver.base.assignment import Assignment, BatchBounds
 from serving.modelserver.base.limits import ServerLimits
+from serving.modelserver.base.options import ServerOptions
 from serving.modelserver.base.stats import StartupTimes
 from serving.modelserver.codec.protocol_v2 import V2Codec
 from serving.modelserver.execution.example import MAX_SHOWN, decode_example, read_example
@@ -84,6 +86,28 @@ def load_model(
     hint = None if assignment.bounds.batching is not None else layout.batching
     batching = None if hint is None else BatchBounds(hint.max_size, hint.max_latency)
     return ServedModel(assignment.name, assignment.revision, engine, codec, pace, memory, shown, batching)
+
+
+def make_engine_options(options: ServerOptions, model: Assignment, adapters: Sequence[Adapter]) -> EngineOptions:
+    """Return the options of the model's engine. `adapters` are fetched."""
+    llm = model.llm
+    return EngineOptions(
+        threads=model.bounds.threads,
+        allow_code=options.allow_code,
+        signature=options.signature,
+        name=model.name,
+        slots=model.bounds.engine_slots,
+        memory=options.memory_limit or container_limits().memory,
+        timeout=model.bounds.timeout,
+        llm=LlmOptions(
+            llm.context_length,
+            llm.embeddings,
+            tuple(adapters),
+            llm.tool_parser,
+            tuple(sorted(llm.engine_args.items())),
+        ),
+        group=options.group,
+    )
 
 
 def artifact_size(artifact: Artifact) -> int:
