@@ -92,10 +92,13 @@ class GroupController:
         plan = make_plan(spec, leader, workers, waits=now < memory.until, refusal=memory.refusal)
         self._count_losses(memory, plan, now)
         await self._delete(plan, pods)
+        state = plan.state
         if plan.create:
             memory.refusal = await self._create(pod, leader, spec, plan.create)
-            memory.until = now + REFUSED_RETRY if memory.refusal else memory.until
-        await self._report(pod, plan.state)
+            if memory.refusal:
+                memory.until = now + REFUSED_RETRY
+                state = make_plan(spec, leader, workers, refusal=memory.refusal).state
+        await self._report(pod, state)
         left = memory.until - self._clock.monotonic()
         return left if left > 0 else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,8 +11,8 @@ from typing import Any
 import pytest
 
 from clusters.base.clock import SystemClock
-from clusters.base.errors import FieldError
-from clusters.base.objects import EVENT, NAMESPACE as NAMESPACES, POD, Object, name_of, uid_of
+from clusters.base.errors import FieldError, NotFound
+from clusters.base.objects import EVENT, POD, Object, is_deleting, name_of, uid_of
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.runtime.informer import Informers
 from clusters.runtime.recorder import Recorder
@@ -35,13 +36,23 @@ from tests.support.loops import at_work
 from tests.support.wait import eventually
 
 
+async def end_pods(cluster: EmbeddedCluster, informers: Informers) -> None:
+    """The kubelet: Pods that are being deleted end at once."""
+    ending: asyncio.Queue[Object] = asyncio.Queue()
+    informers[POD].subscribe(lambda _, after: ending.put_nowait(after) if after and is_deleting(after) else None)
+    while True:
+        pod = await ending.get()
+        with contextlib.suppress(NotFound):
+            await cluster.delete(POD, name_of(pod), NAMESPACE, uid=uid_of(pod), grace_period=0)
+
+
 @contextlib.asynccontextmanager
 async def controller(cluster: EmbeddedCluster) -> AsyncIterator[None]:
-    """The controller at work."""
+    """The controller and the kubelet at work."""
     clock = SystemClock()
     informers = Informers(cluster, clock, selectors={POD: LABEL_GROUP_ROLE})
     groups = GroupController(cluster, informers, clock=clock, recorder=Recorder(cluster, COMPONENT, clock))
-    async with at_work(informers.run(), groups.run()):
+    async with at_work(end_pods(cluster, informers), informers.run(), groups.run()):
         yield
 
 
@@ -54,8 +65,6 @@ async def cluster(tmp_path: Path) -> AsyncIterator[EmbeddedCluster]:
 
 async def add_leader(cluster: EmbeddedCluster, **workers: Any) -> Object:
     """Knative and the kubelet start a leader."""
-    with contextlib.suppress(Exception):
-        await cluster.create(NAMESPACES, {"metadata": {"name": NAMESPACE}}, manager="test")
     made = await cluster.create(POD, leader_pod(workers), manager="test")
     await set_status(cluster, LEADER, leader_status())
     return made
@@ -112,7 +121,11 @@ async def test_workers_go_with_their_leader(cluster: EmbeddedCluster) -> None:
     await add_leader(cluster)
     await all_ready(cluster)
     await cluster.delete(POD, LEADER, NAMESPACE)
-    await workers_are(cluster)
+
+    async def none() -> bool:
+        return not (await workers_in(cluster))
+
+    await eventually(none)
 
 
 async def test_a_lost_worker_restarts_all_and_is_an_event(cluster: EmbeddedCluster) -> None:
@@ -163,11 +176,11 @@ async def test_a_new_process_takes_over_what_is_there(tmp_path: Path) -> None:
             assert uids(await workers_in(cluster)) == former
 
 
-async def test_a_quota_is_named_until_it_is_raised(tmp_path: Path) -> None:
-    def quota(_: Object | None, new: Object) -> list[FieldError]:
+async def test_a_refused_worker_is_named(tmp_path: Path) -> None:
+    def refuse(_: Object | None, new: Object) -> list[FieldError]:
         is_worker = new["metadata"].get("labels", {}).get(LABEL_GROUP_ROLE) == "worker"
-        return [FieldError("spec", "exceeds the quota")] if is_worker else []
+        return [FieldError("spec", "has no room in the quota")] if is_worker else []
 
-    async with embedded_cluster(tmp_path / "cluster.db", validators={POD: quota}) as cluster, controller(cluster):
+    async with embedded_cluster(tmp_path / "cluster.db", validators={POD: refuse}) as cluster, controller(cluster):
         await add_leader(cluster)
-        await state_is(cluster, "Unknown")
+        await state_is(cluster, "False", "WorkerRefused", "has no room in the quota")
