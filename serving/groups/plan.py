@@ -1,8 +1,8 @@
 """Plan the worker Pods of one leader: which are created and deleted now, and the group's state. Pure.
 
-A group is a leader's Pod, which Knative creates and deletes as every replica, and `count` worker Pods with the ranks 1 to
-`count`. Workers do not restart: one that ends has lost its place in the group, and another Pod takes it. By row from the
-top, the first that applies:
+A group is a leader's Pod, which Knative creates and deletes as every replica, and `count` worker Pods with the ranks 1
+to `count`. Workers do not restart: one that ends has lost its place in the group, and another Pod takes it. By row from
+the top, the first that applies:
 
     the leader ends, or has ended              nothing: the workers go with it (ownerReference)
     the leader has no address yet              nothing

@@ -49,7 +49,7 @@ _OF_THE_POD: Final = (
     "nodeSelector", "priorityClassName", "runtimeClassName", "schedulerName", "securityContext", "serviceAccountName",
     "tolerations", "topologySpreadConstraints",
 )  # fmt: skip
-"""Fields of the leader's Pod that a worker has, too. Containers beside the server's, such as queue-proxy, are left out."""
+"""Fields of the leader's Pod that a worker has, too. Containers beside the server's are left out."""
 _OF_THE_CONTAINER: Final = (
     "args", "command", "env", "envFrom", "image", "imagePullPolicy", "name", "securityContext",
     "terminationMessagePath", "terminationMessagePolicy", "volumeMounts", "workingDir",

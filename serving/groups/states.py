@@ -1,7 +1,7 @@
 """The state of a leader's workers, as an annotation of its Pod, and from there as a condition of the Model.
 
-The controller of groups writes the annotation, and the reconciler of Models reads it: both run in one process, but a new
-leader of the platform must not begin without states.
+The controller of groups writes the annotation, and the reconciler of Models reads it. Both run in one process, but the
+next process must not begin without states.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def group_token(secret: str) -> Mount:
 
 
 def shared_memory() -> Mount:
-    """Return memory that processes share: a container's own /dev/shm has 64 MiB. It counts as the container's memory."""
+    """Return memory that processes share, which counts as the container's: its own /dev/shm has only 64 MiB."""
     return Mount("shared-memory", "/dev/shm", {"emptyDir": {"medium": "Memory"}}, read_only=False)  # noqa: S108
 
 

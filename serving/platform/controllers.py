@@ -45,8 +45,8 @@ class Part(Protocol):
 class Controllers:
     """All controllers. Create it before `informers.run()`, because it registers the informers that it needs.
 
-    `with_pods` is whether the workers of groups are Pods, as on Kubernetes. `reach` returns whether EventSources of a namespace may name Models in other namespaces. `files` keeps local files
-    that events name.
+    `reach` returns whether EventSources of a namespace may name Models in other namespaces. `files` keeps local files
+    that events name. `with_pods` is whether the workers of groups are Pods, as on Kubernetes.
     """
 
     def __init__(

@@ -27,7 +27,8 @@ SYSTEM = "knodel-system"
 """The platform's namespace. Its administrators create EventSources there, which may name Models in any namespace."""
 
 SELECTORS = {REVISION: LABEL_MODEL, POD_AUTOSCALER: LABEL_MODEL, POD: LABEL_GROUP_ROLE}
-"""Watch only objects of Models, and only Pods of groups. Services, Configurations and Routes are watched unfiltered, to find name conflicts."""
+"""Watch only objects of Models, and of Pods only those of groups. Services, Configurations and Routes are watched
+unfiltered, to find name conflicts."""
 
 
 def connect(options: Options) -> AbstractAsyncContextManager[Cluster]:

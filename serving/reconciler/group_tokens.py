@@ -1,4 +1,4 @@
-"""The Secrets with the tokens of groups, one for each Model with workers. They are created, and never read or changed."""
+"""The Secrets with the tokens of groups, one for each Model with workers. They are created, and never read."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ class GroupTokens:
         if model.spec.workers is None or model.uid in self._created:
             return
         with suppress(AlreadyExists):
-            await self._cluster.create(SECRET, make_token(model, secrets.token_bytes(TOKEN_BYTES)), manager=FIELD_MANAGER)
+            await self._cluster.create(
+                SECRET, make_token(model, secrets.token_bytes(TOKEN_BYTES)), manager=FIELD_MANAGER
+            )
         self._created.add(model.uid)
 
 

@@ -25,7 +25,7 @@ from serving.types.faults import (
 )
 from serving.types.fields import Duration, Flag, Integer, Text
 from serving.types.llm import NO_LLM, Llm, llm_fault
-from serving.types.resources import CPU, DEFAULT_RESOURCES, MEMORY, Resources
+from serving.types.resources import CPU, DEFAULT_RESOURCES, MEMORY, NO_RESOURCES, Resources
 from serving.types.rollout import Command, Rollout
 from serving.types.scaling import Scaling
 from serving.types.schema import LIST_TYPE, opaque, quoted, rule
@@ -90,7 +90,7 @@ class Variant:
     percent: Annotated[int, Integer("Percentage of every version's traffic.", 0, ALL)]
     resources: Annotated[
         Resources, Nested("Resources of each of its replicas. Absent ones are those of spec.resources.", Resources)
-    ] = Resources()
+    ] = NO_RESOURCES
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,4 +68,5 @@ class Resources:
         return {"cpu": self.cpu, "memory": self.memory, **gpus}
 
 
+NO_RESOURCES: Final = Resources()
 DEFAULT_RESOURCES: Final = Resources(CPU, MEMORY)

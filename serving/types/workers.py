@@ -48,8 +48,8 @@ class Workers:
     on_loss: Annotated[
         OnLoss,
         Text(
-            "Reaction to the loss of a worker. restart: all workers start anew, and the replica is not ready meanwhile. "
-            "tolerate: the replica goes on with the others, and only the lost worker is replaced.",
+            "Reaction to the loss of a worker. restart: all workers start anew, and the replica is not ready "
+            "meanwhile. tolerate: the replica goes on with the others, and only the lost worker is replaced.",
             formats.one_of(*get_args(OnLoss)),
         ),
     ] = "restart"

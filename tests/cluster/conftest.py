@@ -38,6 +38,7 @@ OWN_REPLICAS = frozenset(
     {
         "test_class_restart.py",
         "test_crash_sample.py",
+        "test_groups.py",
         "test_pod_security.py",
         "test_reconciler.py",
         "test_refusals.py",

@@ -150,7 +150,7 @@ _WORKERS = [
     _workers({"count": 2, "gang": {"scheduler": "volcano", "queue": "A"}}, "gang.queue"),
     _workers({"count": 2, "gang": {"scheduler": "kueue"}}, "gang.queue", "is required with kueue"),
     BadModel("workers of an unknown format", model_object(workers={"count": 2}), "spec.workers", "is for models with"),
-    BadModel("workers of onnx", model_object(modelFormat="onnx", workers={"count": 2}), "spec.workers", "is for models"),
+    BadModel("workers of onnx", model_object(modelFormat="onnx", workers={"count": 2}), "spec.workers", "is for"),
     _field("workers", 2),
 ]  # fmt: skip
 

@@ -19,7 +19,9 @@ SIDECAR: Object = {"name": "queue-proxy", "image": "knative/queue", "ports": [{"
 
 def leader_pod(workers: dict[str, Any] | None = None, name: str = LEADER, **spec: Any) -> Object:
     """A leader's Pod as Knative makes it of a Revision's template. `spec` are more fields of the Pod's spec."""
-    made = model("large", modelFormat="vllm", workers=WORKERS | (workers or {}), **{"storage": {"secretRef": {"name": "keys"}}})
+    made = model(
+        "large", modelFormat="vllm", workers=WORKERS | (workers or {}), storage={"secretRef": {"name": "keys"}}
+    )
     template = make_template(made, None, ServerSettings(image="knodel.dev/server:test"))
     metadata = template["metadata"]
     server, *_ = template["spec"]["containers"]
@@ -79,6 +81,4 @@ async def set_status(cluster: Cluster, name: str, status: Object) -> None:
 async def workers_in(cluster: Cluster) -> dict[str, Object]:
     """The workers' Pods by the last part of their names."""
     found = (await cluster.list(POD, NAMESPACE)).items
-    return {
-        name_of(pod).rpartition("-")[2]: pod for pod in found if labels_of(pod).get(LABEL_GROUP_ROLE) == "worker"
-    }
+    return {name_of(pod).rpartition("-")[2]: pod for pod in found if labels_of(pod).get(LABEL_GROUP_ROLE) == "worker"}

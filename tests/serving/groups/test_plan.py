@@ -118,13 +118,24 @@ def _next(rank: int, phase: Phase | None, ended: set[int], created: Sequence[int
         (workers(READY, RUNNING, WAITING), State("Unknown", STARTING, "1 of 3 workers are ready")),
         (
             [*workers(READY), Worker("w2", 2, WAITING, 1, "Unschedulable", "0/1 nodes are available")],
-            State("False", "Unschedulable", "1 of 3 workers are ready: w2 is waiting: Unschedulable: 0/1 nodes are available"),
+            State(
+                "False",
+                "Unschedulable",
+                "1 of 3 workers are ready: w2 is waiting: Unschedulable: 0/1 nodes are available",
+            ),
         ),
         (
-            [*workers(READY), Worker("w2", 2, WAITING, 1, "ErrImagePull"), Worker("w3", 3, ENDED, 1, "exit code 1", "no")],
+            [
+                *workers(READY),
+                Worker("w2", 2, WAITING, 1, "ErrImagePull"),
+                Worker("w3", 3, ENDED, 1, "exit code 1", "no"),
+            ],
             State("False", LOST, "1 of 3 workers are ready: w3 ended: exit code 1: no"),
         ),
-        (workers(READY, READY, DELETED), State("False", LOST, "2 of 3 workers are ready: m-00001-x-w3 is being deleted")),
+        (
+            workers(READY, READY, DELETED),
+            State("False", LOST, "2 of 3 workers are ready: m-00001-x-w3 is being deleted"),
+        ),
     ],
 )
 def test_the_state_names_the_worst_cause(given: list[Worker], state: State) -> None:

@@ -107,10 +107,10 @@ def test_kueue_gets_its_labels() -> None:
     assert make_pod_group(leader(), spec) is None
 
 
-WAITING = {"phase": "Pending", "containerStatuses": [{"name": "server", "state": {"waiting": {"reason": "ErrImagePull"}}}]}
-STARTING = {
-    "phase": "Pending", "containerStatuses": [{"name": "server", "state": {"waiting": {"reason": "ContainerCreating"}}}],
-}  # fmt: skip
+def waiting(reason: str) -> Object:
+    return {"phase": "Pending", "containerStatuses": [{"name": "server", "state": {"waiting": {"reason": reason}}}]}
+
+
 EVICTED = {"phase": "Failed", "reason": "Evicted", "message": "low on memory"}
 
 
@@ -118,8 +118,8 @@ EVICTED = {"phase": "Failed", "reason": "Evicted", "message": "low on memory"}
     ("status", "phase", "cause"),
     [
         ({}, Phase.WAITING, ("", "")),
-        (STARTING, Phase.WAITING, ("", "")),
-        (WAITING, Phase.WAITING, ("ErrImagePull", "")),
+        (waiting("ContainerCreating"), Phase.WAITING, ("", "")),
+        (waiting("ErrImagePull"), Phase.WAITING, ("ErrImagePull", "")),
         (UNSCHEDULABLE, Phase.WAITING, ("Unschedulable", "0/1 nodes are available")),
         ({"phase": "Running"}, Phase.RUNNING, ("", "")),
         (READY, Phase.READY, ("", "")),

@@ -13,8 +13,8 @@ from autoscaler.schedules import Schedule
 from autoscaler.types import AUTO
 from clusters.base.errors import Invalid
 from serving.types.model import Batching, Cause
-from serving.types.resources import Resources
 from serving.types.reader import closest, short_repr
+from serving.types.resources import Resources
 from serving.types.validation import read_model, validate_model
 from tests.serving.models import VARIANTS, model_object
 
