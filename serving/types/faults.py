@@ -32,7 +32,6 @@ LLM_FORMATS = registry.LLM_FORMATS
 """Formats of language models, which may have `spec.llm`."""
 GROUP_FORMATS = ("ray", "vllm")
 """Formats whose replicas may have worker Pods, `spec.workers`."""
-LATER_FORMATS = ("ray",)
 PROTOCOLS = ("http1",)
 
 DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
@@ -117,8 +116,6 @@ def format_fault(name: str) -> str:
     """Check a model format."""
     if name in FORMATS:
         return ""
-    if name in LATER_FORMATS:
-        return f"not supported yet: {name}; use {', '.join(FORMATS)}"
     return f"must be one of {', '.join(FORMATS)}, not {short_repr(name)}"
 
 

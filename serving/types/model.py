@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Final, Literal, get_args
 
 from clusters.base.objects import Object, generation_of, name_of, namespace_of, uid_of
+from serving.engines.base.registry import RAY
 from serving.types import formats
 from serving.types.annotations import LABEL_ALLOW_CODE
 from serving.types.faults import (
@@ -25,6 +26,7 @@ from serving.types.faults import (
 )
 from serving.types.fields import Duration, Flag, Integer, Text
 from serving.types.llm import NO_LLM, Llm, llm_fault
+from serving.types.ray import NO_RAY, Ray, ray_fault
 from serving.types.resources import CPU, DEFAULT_RESOURCES, MEMORY, NO_RESOURCES, Resources
 from serving.types.rollout import Command, Rollout
 from serving.types.scaling import Scaling
@@ -214,6 +216,7 @@ class ModelSpec(ServerSpec):
     batching: Annotated[Batching | None, Nested("", Batching)] = None
     llm: Annotated[Llm, Nested("", Llm)] = NO_LLM
     workers: Annotated[Workers | None, Nested("", Workers)] = None
+    ray: Annotated[Ray, Nested("", Ray)] = NO_RAY
     variants: Annotated[
         tuple[Variant, ...],
         Items(
@@ -266,6 +269,11 @@ class ModelSpec(ServerSpec):
             workers_fault(""),
             ".workers",
         ),
+        rule(
+            f"!has(self.ray) || (has(self.modelFormat) && self.modelFormat == {quoted(RAY)})",
+            ray_fault(""),
+            ".ray",
+        ),
     )
 
     def faults(self, given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -274,6 +282,8 @@ class ModelSpec(ServerSpec):
             yield "llm", fault
         if given.get("workers") is not None and (fault := workers_fault(self.model_format)):
             yield "workers", fault
+        if given.get("ray") is not None and (fault := ray_fault(self.model_format)):
+            yield "ray", fault
 
     @staticmethod
     def complete(values: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """Replicas of several Pods, kept by the controller of this checkout on real Kubernetes.
 
-Leaders are Pods of the test with a program of its own, since only the controller is under test here: every Pod of a group
-ends when something connects to its port `END`.
+Leaders are Pods of the test with a program of its own, since only the controller is under test here: every Pod of a
+group ends when something connects to its port `END`.
 """
 
 from __future__ import annotations

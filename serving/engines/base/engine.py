@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from serving.engines.base.group import NO_GROUP, GroupOptions
+from serving.engines.base.ray_options import RayOptions
 
 if TYPE_CHECKING:  # programs that send lists may not have NumPy
     from serving.engines.base.datatypes import Tensor
@@ -81,6 +82,7 @@ class EngineOptions(NamedTuple):
     llm           options of a language model
     timeout       longest time of a request in seconds; 0 if unknown
     group         the Pods of the replica, if it has several
+    ray           options of a Ray Serve application
     """
 
     threads: int = 1
@@ -92,6 +94,7 @@ class EngineOptions(NamedTuple):
     llm: LlmOptions = LlmOptions()
     timeout: float = 0.0
     group: GroupOptions = NO_GROUP
+    ray: RayOptions = RayOptions()
 
 
 class Cancellation:
@@ -133,6 +136,11 @@ class Engine(Protocol):
         ...
 
     @property
+    def serves_own_paths(self) -> bool:
+        """Whether the model itself answers all paths of the server, except those of its health."""
+        ...
+
+    @property
     def is_async(self) -> bool:
         """Whether inferences run concurrently on an event loop of the engine, so that calling threads mostly wait.
 
@@ -153,6 +161,8 @@ class Engine(Protocol):
 
 class BaseEngine:
     """The properties of an `Engine`, for engines to inherit. See there for `bounded` and `is_async`."""
+
+    serves_own_paths: bool = False
 
     def __init__(self, signature: Signature, bounded: bool = False, is_async: bool = False) -> None:
         self._signature = signature

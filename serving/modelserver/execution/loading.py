@@ -15,7 +15,8 @@ from contextlib import suppress
 from serving.engines.base.container_limits import container_limits
 from serving.engines.base.engine import Adapter, EngineOptions, LlmOptions
 from serving.engines.base.errors import LoadFailed
-from serving.engines.base.registry import LLM_FORMATS, find_format, find_loader
+from serving.engines.base.ray_options import RayOptions
+from serving.engines.base.registry import LLM_FORMATS, RAY, find_format, find_loader
 from serving.engines.base.warmup import warm_up
 from serving.engines.layouts.detect import find_layout
 from serving.modelserver.base.assignment import Assignment, BatchBounds
@@ -60,6 +61,8 @@ def load_model(
     startup.format = found.name
     if options.llm != LlmOptions() and found.name not in LLM_FORMATS:
         raise LoadFailed(f"{files.uri}: format {found.name} has no options of a language model: omit them")
+    if options.ray != RayOptions() and found.name != RAY:
+        raise LoadFailed(f"{files.uri}: format {found.name} has no options of Ray: omit --ray-application")
     load = find_loader(found)
     before = gauge(found.name)
     engine = load(files, options)
@@ -107,6 +110,7 @@ def make_engine_options(options: ServerOptions, model: Assignment, adapters: Seq
             tuple(sorted(llm.engine_args.items())),
         ),
         group=options.group,
+        ray=model.ray.options(),
     )
 
 

@@ -85,7 +85,7 @@ def test_a_worker_goes_with_its_leader_and_never_restarts() -> None:
 
 
 def test_a_worker_may_go_where_its_leader_may() -> None:
-    places = {"nodeSelector": {"pool": "a"}, "tolerations": [{"operator": "Exists"}], "serviceAccountName": "reader"}
+    places: dict[str, Any] = {"nodeSelector": {"pool": "a"}, "tolerations": [{"operator": "Exists"}]}
     assert places.items() <= worker(**places)["spec"].items()
 
 
