@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -78,6 +78,12 @@ def missing_resources(details: Mapping[str, Any], total: Mapping[str, float]) ->
             )  # fmt: skip
             return f"the deployments need {amount:g} {resource}, and Ray has {total.get(resource, 0.0):g}: {remedy}"
     return ""
+
+
+def missing_nodes(nodes: Iterable[Mapping[str, Any]], wanted: int) -> str:
+    """Return how many workers have joined if some have not, "" if all have. `nodes` are those of `ray.nodes()`."""
+    alive = sum(bool(node.get("Alive")) for node in nodes)
+    return "" if alive >= wanted else f"{max(0, alive - 1)} of {wanted - 1} workers have joined"
 
 
 def total_slots(details: Mapping[str, Any]) -> int:

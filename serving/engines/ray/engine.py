@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import importlib.util
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from serving.engines.base.engine import Cancellation, EngineOptions
 from serving.engines.base.errors import InputRefused, LoadFailed
 from serving.engines.base.folder import ModelFolder
+from serving.engines.base.group import own_address
 from serving.engines.ray.applications import CONFIG, DEFAULT
 from serving.engines.ray.program import RayProgram
-from serving.engines.ray.settings import RaySettings
+from serving.engines.ray.settings import LOOPBACK, RaySettings
 from serving.engines.upstream.engine import UpstreamEngine
+from serving.engines.upstream.process import EngineProcess
 
 if TYPE_CHECKING:
     from serving.engines.base.datatypes import Tensor
@@ -35,11 +39,36 @@ def load(artifact: Artifact, options: EngineOptions) -> RayEngine:
     """Start a Ray with the applications. Raises LoadFailed, StorageError."""
     folder = ModelFolder(artifact, "app.py")
     try:
-        program = RayProgram(settings_of(artifact, folder, options), folder)
+        program = RayProgram(settings_of(artifact, folder, options), folder, options.group.token)
     except BaseException:
         folder.close()
         raise
     return RayEngine(program, options)
+
+
+def start_worker(artifact: Callable[[], Artifact], options: EngineOptions) -> EngineProcess:
+    """Start a node that joins the Ray of the leader. Raises LoadFailed, StorageError.
+
+    It has the files of the applications, too: Ray's workers import them on the node on which they run.
+    """
+    files = artifact()
+    folder = ModelFolder(files, "app.py")
+    settings = settings_of(files, folder, options)
+    settings = msgspec.structs.replace(settings, address=own_address(), leader=options.group.leader)
+    return RayWorker(RayProgram(settings, folder, options.group.token))
+
+
+class RayWorker(EngineProcess):
+    """The process of a worker, with the files that it needs."""
+
+    def __init__(self, program: RayProgram) -> None:
+        super().__init__(program.worker_command())
+        self._program = program
+
+    def close(self) -> None:
+        """End the process and release the files."""
+        super().close()
+        self._program.close()
 
 
 class RayEngine(UpstreamEngine):
@@ -69,12 +98,16 @@ def settings_of(artifact: Artifact, folder: ModelFolder, options: EngineOptions)
                 f"{artifact.uri} has no {CONFIG} and no {module}.py: add one of them, or name the application by "
                 "spec.ray.application (--ray-application MODULE:NAME)"
             )
+    group = options.group
     store = max(LEAST_STORE, min(int(options.memory * STORE_SHARE), MOST_STORE))
     return RaySettings(
         folder=str(folder.path),
         config=configured,
         application=application,
-        cpus=options.threads,
+        cpus=options.threads + int(group.local_cpus),
         object_store=store,
         timeout=options.timeout,
+        address=group.leader if group.nodes > 1 else LOOPBACK,
+        nodes=group.nodes,
+        tolerates=group.tolerates,
     )

@@ -12,12 +12,19 @@ from typing import Any, Final
 
 VARIABLE: Final = "KNODEL_ENGINE_KEY"
 """Variable with the key, in all processes of Ray."""
+STATE_VARIABLE: Final = "KNODEL_STATE_KEY"
+"""Variable with the key of the state, in the first process only."""
 HEADER: Final = "x-knodel-engine-key"
 _NAME: Final = HEADER.encode()
 _OPEN: Final = ("/-/healthz", "/-/routes")
 """Paths of Ray Serve itself that HAProxy reads for its own checks."""
 _FORBIDDEN: Final = 403
 _TEXT: Final = b"this port belongs to a model server of Knodel: send requests to the model server"
+
+
+def group_key(token: str) -> str:
+    """Return the key of requests in a group, all of whose Pods have the token."""
+    return hmac.new(token.encode(), b"requests", "sha256").hexdigest()
 
 
 class RequireKey:

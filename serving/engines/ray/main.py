@@ -29,6 +29,7 @@ from serving.engines.ray.applications import (
     WrongConfig,
     check_statuses,
     deploy_config,
+    missing_nodes,
     missing_resources,
     total_slots,
 )
@@ -54,7 +55,7 @@ def main(encoded: str) -> int:
     from ray.exceptions import RayError
 
     try:
-        return _run(settings)
+        return _join(settings) if settings.leader else _run(settings)
     except (WrongConfig, NotRunning) as error:
         print(error)
     except RayError as error:
@@ -72,12 +73,18 @@ def _run(settings: RaySettings) -> int:
         schema = ServeDeploySchema.model_validate(config)
     except ValueError as error:
         raise WrongConfig(f"serve.yaml is not a configuration of Ray Serve: {error}") from error
-    node = start_head(settings)
+    state_key = os.environ.pop(key.STATE_VARIABLE)  # of this process alone
+    node = start_node(settings)
     logs = LogFollower(Path(node.get_logs_dir_path()), sys.stdout)
     logging.disable(logging.WARNING)  # Ray's own in this process; its other processes have files
     ray._private.worker._global_node = node  # else Ray looks for it at the address of the machine in its network
     ray.init(address=node.gcs_address, namespace="serve", log_to_driver=False, configure_logging=False)
-    options = {"host": settings.address, "port": settings.ports.http, "request_timeout_s": settings.timeout or None}
+    while reason := missing_nodes(ray.nodes(), settings.nodes):
+        logs.follow()
+        if ended := node.dead_processes():
+            raise NotRunning(f"the process {ended[0][0]} of Ray has ended: {reason}")
+        time.sleep(START_PERIOD)
+    options = {"host": settings.http_host, "port": settings.ports.http, "request_timeout_s": settings.timeout or None}
     quiet = {"log_level": "WARNING", "enable_access_log": False}  # of the controller and the proxies
     api.HTTP_PROXY_TIMEOUT = PROXY_START  # 60 s by default
     client: Any = api.serve_start(http_options=options, proxy_location="HeadOnly", global_logging_config=quiet)
@@ -89,29 +96,45 @@ def _run(settings: RaySettings) -> int:
         ended = [kind for kind, _ in node.dead_processes()]
         if ended or (server is not None and not _accepts(settings)):
             raise NotRunning(f"the process {ended[0] if ended else 'haproxy'} of Ray has ended")
+        lacking = "" if settings.tolerates else missing_nodes(ray.nodes(), settings.nodes)
+        if server is not None and lacking != server.lacking:
+            server.lacking = lacking
+            last = 0.0
         if server is None or time.monotonic() - last >= STATUS_PERIOD:
             last = time.monotonic()
             details = client.get_serve_details()
-            reason = check_statuses(details)
+            reason = lacking or check_statuses(details)
             if server is not None:
                 server.state = RayState(total_slots(details), reason)
             elif missing := missing_resources(details, ray.cluster_resources()):
                 raise NotRunning(missing)
             elif not reason:
                 client.wait_for_proxies_serving(wait_for_applications_running=True)
-                server = StateServer(settings.socket, os.environ[key.VARIABLE], RayState(total_slots(details)))
+                server = StateServer(settings.socket, state_key, RayState(total_slots(details)))
                 threading.Thread(target=server.serve_forever, daemon=True).start()
         time.sleep(START_PERIOD if server is None else LOOK)
 
 
-def start_head(settings: RaySettings) -> Any:
-    """Start the processes of a head node and return the node. No dashboard, monitor, log monitor or client server."""
+def _join(settings: RaySettings) -> int:
+    """Run a worker node until one of its processes ends; return the exit code. Raises NotRunning."""
+    while not _listens(settings.leader, settings.ports.gcs):
+        time.sleep(LOOK)
+    node = start_node(settings)
+    logs = LogFollower(Path(node.get_logs_dir_path()), sys.stdout)
+    while not (ended := node.dead_processes()):
+        logs.follow()
+        time.sleep(LOOK)
+    raise NotRunning(f"the process {ended[0][0]} of Ray has ended")
+
+
+def start_node(settings: RaySettings) -> Any:
+    """Start the processes of a node and return it. No dashboard, monitor, log monitor or client server."""
     ports = settings.ports
     from ray._private.node import Node
     from ray._private.parameter import RayParams
     from ray._raylet import DASHBOARD_AGENT_LISTEN_PORT_NAME, persist_port  # type: ignore[attr-defined]
 
-    class Head(Node):  # type: ignore[misc]
+    class OurNode(Node):  # type: ignore[misc]
         def start_api_server(self, **_: Any) -> None:
             """Start no dashboard: its process would start even when it is turned off."""
 
@@ -134,7 +157,9 @@ def start_head(settings: RaySettings) -> Any:
         metrics_export_port=ports.agent_metrics,
         runtime_env_agent_port=ports.environments,
     )
-    return Head(parameters, head=True, shutdown_at_exit=False, spawn_reaper=False)
+    if settings.leader:
+        parameters.update(gcs_address=f"{settings.leader}:{ports.gcs}", gcs_server_port=None)
+    return OurNode(parameters, head=not settings.leader, shutdown_at_exit=False, spawn_reaper=False)
 
 
 class StateServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
@@ -146,6 +171,7 @@ class StateServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         super().__init__(path, _StateHandler)
         self.secret = secret
         self.state = state
+        self.lacking = ""  # why the state is not ready, for workers that are missing
 
     def handle_error(self, *_: Any) -> None:
         """Log nothing: the model server has given up a request."""
@@ -178,8 +204,12 @@ class _StateHandler(BaseHTTPRequestHandler):
 
 def _accepts(settings: RaySettings) -> bool:
     """Return whether HAProxy accepts connections."""
+    return _listens(settings.address, settings.ports.http)
+
+
+def _listens(address: str, port: int) -> bool:
     try:
-        socket.create_connection((settings.address, settings.ports.http), CONNECT).close()
+        socket.create_connection((address, port), CONNECT).close()
     except OSError:
         return False
     return True

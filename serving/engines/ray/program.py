@@ -16,8 +16,8 @@ import msgspec
 
 from serving.engines.base.errors import InferenceFailed
 from serving.engines.base.folder import ModelFolder
-from serving.engines.ray.key import HEADER
-from serving.engines.ray.settings import STATE, RaySettings, RayState, environment, find_ports
+from serving.engines.ray.key import HEADER, STATE_VARIABLE, group_key
+from serving.engines.ray.settings import GROUP_PORTS, STATE, RaySettings, RayState, environment, find_ports
 from serving.engines.upstream.client import Address
 from serving.engines.upstream.program import Command, EngineLoad, Get
 
@@ -37,9 +37,10 @@ class RayProgram:
     adapters: Sequence[str] = ()
     refusals: Sequence[str] = ()
 
-    def __init__(self, settings: RaySettings, folder: ModelFolder) -> None:
+    def __init__(self, settings: RaySettings, folder: ModelFolder, token: str = "") -> None:
         self._settings = settings
         self._folder = folder
+        self._token = token  # of a group
         self._port = 0
         self._key = ""
 
@@ -47,16 +48,23 @@ class RayProgram:
         """Start our own process behind the guard: Ray's agents outlive it by minutes."""
         self._remove_temp()
         self._settings = settings = msgspec.structs.replace(
-            self._settings, socket=str(socket), temp=make_temp(), ports=find_ports()
+            self._settings, socket=str(socket), temp=make_temp(), ports=GROUP_PORTS if self._token else find_ports()
         )
-        self._port, self._key = settings.ports.http, key
-        python = [sys.executable, "-P", "-m"]
-        argv = [*python, GUARD, *python, MODULE, msgspec.json.encode(settings).decode()]
-        return Command(argv, environment(settings, key, secrets.token_hex(32)))
+        self._port = settings.ports.http
+        self._key = group_key(self._token) if self._token else secrets.token_urlsafe(32)
+        environ = environment(settings, self._key, self._token or secrets.token_hex(32))
+        return Command(_argv(settings), {**environ, STATE_VARIABLE: key})
+
+    def worker_command(self) -> Command:
+        """Start a node that joins the Ray of the leader."""
+        settings = msgspec.structs.replace(self._settings, temp=make_temp(), ports=GROUP_PORTS)
+        environ = environment(settings, group_key(self._token), self._token)
+        path = os.pathsep.join(filter(None, (settings.folder, os.environ.get("PYTHONPATH"))))
+        return Command(_argv(settings), {**environ, "PYTHONPATH": path})  # the leader's folder is not here
 
     def entrance(self, state: Address) -> Address:
         """Return where callers' requests go: Ray's HAProxy."""
-        return Address(state.socket, state.key, self._port, HEADER)
+        return Address(state.socket, self._key, self._port, HEADER)
 
     def slots(self, get: Get, wanted: int) -> int:
         """Return the wanted number, or that of the ingress deployments."""
@@ -87,6 +95,11 @@ class RayProgram:
     def _remove_temp(self) -> None:
         if self._settings.temp:
             shutil.rmtree(Path(self._settings.temp).parent, ignore_errors=True)
+
+
+def _argv(settings: RaySettings) -> Sequence[str]:
+    python = [sys.executable, "-P", "-m"]
+    return [*python, GUARD, *python, MODULE, msgspec.json.encode(settings).decode()]
 
 
 def make_temp() -> str:

@@ -14,6 +14,7 @@ import msgspec
 from serving.engines.ray import key
 
 LOOPBACK: Final = "127.0.0.1"
+ANY: Final = "0.0.0.0"  # noqa: S104 - in a Pod of a group; requests need the key
 TOKEN: Final = "RAY_AUTH_TOKEN"  # noqa: S105 - the name of Ray's variable
 STATE: Final = "/state"
 INGRESS: Final = range(20_000, 30_000, 100)
@@ -62,6 +63,13 @@ class Ports(msgspec.Struct, frozen=True):
     ingress: int = 0
 
 
+GROUP_PORTS: Final = Ports(
+    http=8600, fallback=8601, haproxy_metrics=8602, haproxy_stats=8603, gcs=6379, agent=8604, agent_http=8605,
+    agent_metrics=8606, environments=8607, ingress=20_000,
+)  # fmt: skip
+"""The ports in each Pod of a group, which has no other servers than ours: workers must know that of the head node."""
+
+
 class RaySettings(msgspec.Struct, frozen=True):
     """Settings of the process `serving.engines.ray.main`.
 
@@ -75,6 +83,9 @@ class RaySettings(msgspec.Struct, frozen=True):
     socket          Unix socket on which the process tells its state
     temp            folder for Ray's files, with a short path
     address         address of this node, on which Ray's own servers listen
+    nodes           nodes of the Ray: more than one is a group, each of whose Pods has a network of its own
+    tolerates       whether the applications serve on while nodes are missing
+    leader          address of the head node, for a worker; "" for the head node itself
     """
 
     folder: str
@@ -87,6 +98,14 @@ class RaySettings(msgspec.Struct, frozen=True):
     socket: str = ""
     temp: str = ""
     address: str = LOOPBACK
+    nodes: int = 1
+    tolerates: bool = False
+    leader: str = ""
+
+    @property
+    def http_host(self) -> str:
+        """The address on which HAProxy and the replicas take requests; HAProxy also reaches replicas of other nodes."""
+        return ANY if self.nodes > 1 else self.address
 
 
 class RayState(msgspec.Struct, frozen=True):
