@@ -94,6 +94,17 @@ def own_address() -> str:
         raise LoadFailed(f"the name {socket.gethostname()} of this Pod has no address: {error.strerror}") from error
 
 
+def address_towards(leader: str) -> str:
+    """Return the address of this Pod by which it reaches its leader. Raises LoadFailed."""
+    family = socket.AF_INET6 if ":" in leader else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as unconnected:
+        try:
+            unconnected.connect((leader, 1))  # chooses a route, and sends nothing
+            return str(unconnected.getsockname()[0])
+        except OSError as error:
+            raise LoadFailed(f"the leader {leader} is not reachable: {error.strerror}") from error
+
+
 def _token(environ: Mapping[str, str]) -> str:
     folder = environ.get(GROUP_VARIABLE)
     if not folder:

@@ -16,7 +16,7 @@ import msgspec
 from serving.engines.base.engine import Cancellation, EngineOptions
 from serving.engines.base.errors import InputRefused, LoadFailed
 from serving.engines.base.folder import ModelFolder
-from serving.engines.base.group import own_address
+from serving.engines.base.group import address_towards
 from serving.engines.ray.applications import CONFIG, DEFAULT
 from serving.engines.ray.program import RayProgram
 from serving.engines.ray.settings import LOOPBACK, RaySettings
@@ -54,7 +54,9 @@ def start_worker(artifact: Callable[[], Artifact], options: EngineOptions) -> En
     files = artifact()
     folder = ModelFolder(files, "app.py")
     settings = settings_of(files, folder, options)
-    settings = msgspec.structs.replace(settings, address=own_address(), leader=options.group.leader)
+    settings = msgspec.structs.replace(
+        settings, address=address_towards(options.group.leader), leader=options.group.leader
+    )
     return RayWorker(RayProgram(settings, folder, options.group.token))
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from serving.engines.base.engine import EngineOptions
 from serving.engines.base.errors import LoadFailed
-from serving.engines.base.group import NO_GROUP, GroupOptions, read_group
+from serving.engines.base.group import NO_GROUP, GroupOptions, address_towards, read_group
 from serving.engines.base.registry import find_format, find_worker
 
 
@@ -33,6 +33,12 @@ def test_a_worker_knows_its_leader(folder: str) -> None:
 def test_a_leader_knows_its_own_address(folder: str) -> None:
     found = read_group(2, 8.0, False, {"KNODEL_GROUP": folder})
     assert found.rank == 0 and found.leader
+
+
+def test_a_worker_knows_the_address_by_which_it_reaches_its_leader() -> None:
+    assert (address_towards("127.0.0.1"), address_towards("::1")) == ("127.0.0.1", "::1")
+    with pytest.raises(LoadFailed, match="is not reachable"):
+        address_towards("not an address")
 
 
 def test_on_one_machine_the_leader_has_the_cores_of_the_workers() -> None:
