@@ -27,7 +27,13 @@ from tests.cluster.place import Place
 from tests.support.wait import eventually
 
 END = 9096
-PROGRAM = f"import socket; listener = socket.create_server(('', {END})); listener.accept(); raise SystemExit(1)"
+PROGRAM = f"""\
+import os, signal, socket
+signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+socket.create_server(('', {END})).accept()
+os._exit(1)
+"""
+"""It ends at SIGTERM, as the model server and its workers do."""
 SMALL = Resources("10m", "64Mi")
 MANAGER = "tests"
 LEADER = "large-00001-deployment-7d4b9-x2x8q"

@@ -32,8 +32,8 @@ def told(command: Command) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("alive", "wanted", "reason"),
-    [([True], 1, ""), ([True] * 3, 3, ""), ([True], 3, "0 of 2 workers have joined"), ([], 3, "0 of 2 workers have joined"),
-     ([True, False, True], 3, "1 of 2 workers have joined"), ([True] * 4, 3, "")],
+    [([True], 1, ""), ([True] * 3, 3, ""), ([True] * 4, 3, ""), ([True], 3, "0 of 2 workers have joined"),
+     ([], 3, "0 of 2 workers have joined"), ([True, False, True], 3, "1 of 2 workers have joined")],
 )  # fmt: skip
 def test_nodes_are_missing_until_all_are_alive(alive: list[bool], wanted: int, reason: str) -> None:
     assert missing_nodes([{"Alive": one} for one in alive], wanted) == reason
