@@ -28,18 +28,19 @@ READY_TIMEOUT = 180.0
 ESTABLISHED_TIMEOUT = 60.0
 """s; a new kind is served within one."""
 _PROBE = {"name": "probe", "namespace": "default"}
+_PROBE_CONTAINER = {"name": "probe", "image": "dev.local/probe:1"}
 SERVING_PROBE: Document = {
     "apiVersion": "serving.knative.dev/v1",
     "kind": "Service",
     "metadata": _PROBE,
-    "spec": {"template": {"spec": {"containers": [{"image": "dev.local/probe:1"}]}}},
+    "spec": {"template": {"spec": {"containers": [_PROBE_CONTAINER]}}},
 }
 EVENTING_PROBE: Document = {"apiVersion": "eventing.knative.dev/v1", "kind": "Broker", "metadata": _PROBE}
 KUBERAY_PROBE: Document = {
     "apiVersion": "ray.io/v1",
     "kind": "RayService",
     "metadata": _PROBE,
-    "spec": {"rayClusterConfig": {"headGroupSpec": {"template": SERVING_PROBE["spec"]["template"]}}},
+    "spec": {"rayClusterConfig": {"headGroupSpec": {"template": {"spec": {"containers": [_PROBE_CONTAINER]}}}}},
 }
 """Objects that are only asked about: they pass once the webhooks answer."""
 
