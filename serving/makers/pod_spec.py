@@ -168,6 +168,7 @@ def _load_parameters(model: Model, resources: Resources) -> str:
     if spec.batching is not None:
         parameters |= {"maxBatchSize": spec.batching.max_batch_size, "maxBatchLatency": spec.batching.max_latency}
     parameters["llm"] = _llm_parameters(spec.llm)
+    parameters["ray"] = {"application": spec.ray.application} if spec.ray.application else {}
     given = {name: value for name, value in parameters.items() if value}
     return json.dumps(given, sort_keys=True, separators=(",", ":"))
 
@@ -231,6 +232,7 @@ def _arguments(model: Model, resources: Resources) -> list[str]:
         ("--slots", spec.container_concurrency or ""),
         ("--timeout", int(spec.timeout)),
         ("--cpu", format_cores(resources.cpu)),
+        ("--ray-application", spec.ray.application),
     ]
     if spec.batching is not None:
         options += [

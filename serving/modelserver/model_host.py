@@ -178,6 +178,7 @@ class ModelHost:
             slots=model.bounds.engine_slots,
             memory=options.memory_limit or container_limits().memory,
             timeout=model.bounds.timeout,
+            ray=model.ray.options(),
             llm=LlmOptions(
                 llm.context_length,
                 llm.embeddings,

@@ -62,10 +62,10 @@ def name_format(fault: Fault, longest: int, reserved: Sequence[str] = ()) -> For
     return Format(fault, longest, tuple(rules), pattern=faults.DNS_1035.pattern)
 
 
-def _enumerated(choices: Sequence[str], fault: Fault, *rules: Schema, shown: Sequence[str] = ()) -> Format:
+def _enumerated(choices: Sequence[str], fault: Fault) -> Format:
     """Return a format of some texts. It has a rule, because an `enum` does not accept null."""
     listed = rule(f"self in [{', '.join(map(quoted, choices))}]", message_of(fault, "-"))
-    return Format(fault, LONGEST_WORD, (listed, *rules), choices=tuple(shown or choices))
+    return Format(fault, LONGEST_WORD, (listed,), choices=tuple(choices))
 
 
 def _storage_uri() -> Format:
@@ -108,12 +108,7 @@ VERSION: Final = Format(
 DIGEST: Final = matching(faults.DIGEST, faults.digest_fault, len("sha256:") + 64)
 CRON: Final = replace(matching(schedules.CRON, schedules.cron_fault, schedules.LONGEST_CRON), example="0 8 * * 1-5")
 ZONE: Final = replace(matching(schedules.ZONE, schedules.zone_fault, schedules.LONGEST_ZONE), example="Europe/Berlin")
-MODEL_FORMAT: Final = _enumerated(
-    (*faults.FORMATS, *faults.LATER_FORMATS),
-    faults.format_fault,
-    *(rule(f"self != {quoted(one)}", message_of(faults.format_fault, one)) for one in faults.LATER_FORMATS),
-    shown=faults.FORMATS,
-)
+MODEL_FORMAT: Final = _enumerated(faults.FORMATS, faults.format_fault)
 PROTOCOL: Final = _enumerated(faults.PROTOCOLS, faults.protocol_fault)
 STORAGE_URI: Final = _storage_uri()
 MODEL_NAME: Final = name_format(

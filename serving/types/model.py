@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Final, Literal, get_args
 
 from clusters.base.objects import Object, generation_of, name_of, namespace_of, uid_of
+from serving.engines.base.registry import RAY
 from serving.types import formats
 from serving.types.annotations import LABEL_ALLOW_CODE
 from serving.types.faults import (
@@ -24,6 +25,7 @@ from serving.types.faults import (
 )
 from serving.types.fields import Duration, Flag, Integer, Quantity, Text
 from serving.types.llm import NO_LLM, Llm, llm_fault
+from serving.types.ray import NO_RAY, Ray, ray_fault
 from serving.types.rollout import Command, Rollout
 from serving.types.scaling import Scaling
 from serving.types.schema import INT_OR_STRING, LIST_TYPE, opaque, plain, quoted, rule
@@ -237,6 +239,7 @@ class ModelSpec(ServerSpec):
     ] = ""
     batching: Annotated[Batching | None, Nested("", Batching)] = None
     llm: Annotated[Llm, Nested("", Llm)] = NO_LLM
+    ray: Annotated[Ray, Nested("", Ray)] = NO_RAY
     variants: Annotated[
         tuple[Variant, ...],
         Items(
@@ -283,12 +286,19 @@ class ModelSpec(ServerSpec):
             f"is for models of the formats {', '.join(LLM_FORMATS)}: omit it",
             ".llm",
         ),
+        rule(
+            f"!has(self.ray) || (has(self.modelFormat) && self.modelFormat == {quoted(RAY)})",
+            ray_fault(""),
+            ".ray",
+        ),
     )
 
     def faults(self, given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        """Check the rule in Python."""
+        """Check the rules in Python."""
         if given.get("llm") is not None and (fault := llm_fault(self.model_format)):
             yield "llm", fault
+        if given.get("ray") is not None and (fault := ray_fault(self.model_format)):
+            yield "ray", fault
 
     @staticmethod
     def complete(values: dict[str, Any]) -> None:

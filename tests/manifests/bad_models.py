@@ -122,7 +122,7 @@ _TEXTS = [
     _field("digest", "md5:1"), _field("digest", "sha256:" + "0F" * 32), _field("digest", DIGEST + "0"),
     _field("version", 7), _field("version", "a\nb"), _field("version", ""), _field("version", "x" * 254),
     _field("version", "a\u200bb"),
-    _field("modelFormat", "ray", words="not supported yet: ray"), _field("modelFormat", "onx"),
+    _field("modelFormat", "onx"),
     _field("protocol", "h2c", words="not supported yet"), _field("visibility", "private"),
     _field("serviceAccountName", "A"), _field("serviceAccountName", ""), _field("serviceAccountName", "a..b"),
     *(_field("resources", {"cpu": value}, "spec.resources.cpu")
@@ -169,6 +169,15 @@ _LLMS = [
     *(_llm({"engineArgs": {"seed": value}}, "engineArgs.seed") for value in _BAD_ENGINE_ARGS),
     _llm({"engineArgs": {f"a{n}": "" for n in range(llm.MOST_ENGINE_ARGS + 1)}}, "engineArgs"),
     BadModel("llm of another format", model_object(llm={}, modelFormat="onnx"), "spec.llm", "is for models of the"),
+]  # fmt: skip
+
+_RAYS = [
+    *(BadModel(f"ray.application {path!r:.40}", model_object(ray={"application": path}, modelFormat="ray"),
+               "spec.ray.application")
+      for path in ("", "app", "app:", ":app", "app/x:app", "a-b:app", "app:app()", "app :app", "a" * 252 + ":b", 1)),
+    BadModel("ray with another field", model_object(ray={"app": "app:app"}, modelFormat="ray"), "spec.ray.app"),
+    BadModel("ray of another format", model_object(ray={}, modelFormat="python"), "spec.ray", "is for models of the"),
+    BadModel("ray without a format", model_object(ray={}), "spec.ray", "is for models of the"),
 ]  # fmt: skip
 
 _TRAFFIC = [
@@ -246,6 +255,7 @@ BAD_MODELS = (
     *_TEXTS,
     *_PARTS,
     *_LLMS,
+    *_RAYS,
     *_TRAFFIC,
     *_VARIANTS,
     *_ROLLOUTS,
@@ -284,7 +294,7 @@ LONGEST = model_object(
 """Every field."""
 
 NOTHING: dict[str, Any] = dict.fromkeys(
-    ("digest", "version", "modelFormat", "storage", "runtime", "batching", "llm",
+    ("digest", "version", "modelFormat", "storage", "runtime", "batching", "llm", "ray",
      "resources", "variants", "protocol", "containerConcurrency", "timeout",
      "startupDeadline", "serviceAccountName", "minReplicas", "maxReplicas", "scaleTarget", "targetUtilization",
      "scaleToZeroAfter", "holdQueue", "latencyObjective", "schedules", "visibility", "traffic",

@@ -31,7 +31,7 @@ class DeployFields(NamedTuple):
 
     `canary` is the percentage of the new version. `rollout`: whether new versions are rolled out in steps,
     or the fields of `spec.rollout` to change. `llm` has the fields of `spec.llm` to change; the `uri` of an adapter may
-    be a local path.
+    be a local path. `ray` has the fields of `spec.ray` to change.
     """
 
     uri: str | None = None
@@ -44,6 +44,7 @@ class DeployFields(NamedTuple):
     least: int | None = None
     most: int | None = None
     llm: Mapping[str, Any] | None = None
+    ray: Mapping[str, Any] | None = None
 
 
 class Prepared(NamedTuple):
@@ -91,6 +92,7 @@ def model_of(name: str, namespace: str, fields: DeployFields) -> Object:
         "minReplicas": fields.least,
         "maxReplicas": fields.most,
         "llm": _llm(fields.llm) if fields.llm is not None else None,
+        "ray": dict(fields.ray) if fields.ray is not None else None,
     }
     spec: dict[str, Any] = {field: value for field, value in given.items() if value is not None}
     if fields.uri:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from serving.engines.base.ray_options import RayOptions
+
 if TYPE_CHECKING:  # programs that send lists may not have NumPy
     from serving.engines.base.datatypes import Tensor
 
@@ -78,6 +80,7 @@ class EngineOptions(NamedTuple):
     memory        bytes that the server may use; 0 if unknown
     llm           options of a language model
     timeout       longest time of a request in seconds; 0 if unknown
+    ray           options of a Ray Serve application
     """
 
     threads: int = 1
@@ -88,6 +91,7 @@ class EngineOptions(NamedTuple):
     memory: int = 0
     llm: LlmOptions = LlmOptions()
     timeout: float = 0.0
+    ray: RayOptions = RayOptions()
 
 
 class Cancellation:

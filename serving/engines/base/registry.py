@@ -30,6 +30,8 @@ NAME_THE_FORMAT: Final = "name the format with --format, or with modelFormat in 
 """The remedy for files whose format cannot be detected."""
 OWN_SERVER: Final = "serve it on your own server with --allow-code"
 """The remedy for code in formats that need none: a platform can only allow the formats that always run code."""
+RAY: Final = "ray"
+"""The format of Ray Serve applications, whose engine takes `ray_options.RayOptions`."""
 LLM_FORMATS: Final = ("gguf", "vllm", "huggingface")
 """Formats whose engines take the options of a language model (`engine.LlmOptions`)."""
 _OUR_OWN: Final = frozenset({"serving", "clusters"})
@@ -93,6 +95,7 @@ FORMATS: Final = {
         ),
         ModelFormat("joblib", "serving.engines.sklearn.pickled", "sklearn", "sklearn", (".joblib",), runs_code=True),
         ModelFormat("python", "serving.engines.python.engine", "numpy", "python", (), ("model.py",), runs_code=True),
+        ModelFormat(RAY, "serving.engines.ray.engine", "ray", "ray", (), ("serve.yaml",), runs_code=True),
         ModelFormat("mlflow", "serving.engines.mlflow.engine", "yaml", "mlflow", (), ("mlmodel",), decides=True),
         ModelFormat("huggingface", "serving.engines.huggingface.engine", "tokenizers", "huggingface", ()),
         ModelFormat(

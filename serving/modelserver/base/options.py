@@ -21,6 +21,7 @@ from serving.modelserver.base.errors import BadOptions
 from serving.modelserver.base.first_digest import RECORD_VARIABLE, first_digest
 from serving.modelserver.base.llm import NO_LLM, AdapterSource, LlmParameters
 from serving.modelserver.base.observability_options import ObservabilityOptions, add_arguments, observability_of
+from serving.modelserver.base.ray import NO_RAY, BadRayOptions, RayParameters
 
 DEFAULT_SLOTS: Final = 4  # concurrent requests in the model; scaleTarget's default
 DEFAULT_QUEUE: Final = 1000  # as holdQueue, so that the first replica accepts all requests held at zero
@@ -197,11 +198,13 @@ def _parser() -> argparse.ArgumentParser:
         help=f"maximum time to wait for a batch to fill [{DEFAULT_BATCH_LATENCY:g}]")  # fmt: skip
     add("--cpu", type=_seconds, default=1.0, help="CPU limit of the container in cores [%(default)s]")
     _add_llm(add)
+    add("--ray-application", default="", metavar="MODULE:NAME",
+        help="import path of a Ray Serve application, for a folder without serve.yaml [app:app]")  # fmt: skip
     add("--signature", default="", help="signature of a SavedModel with several [serving_default]")
     add(
         "--allow-code",
         action="store_true",
-        help="serve formats that run code from the model files: python, pickle, joblib, pyfunc",
+        help="serve formats that run code from the model files: python, pickle, joblib, pyfunc, ray",
     )
     add("--allowed-host", action="append", default=[], metavar="NAME",
         help="host name to accept in requests and from web pages, `*.DOMAIN`, or `*` for any; repeatable "
@@ -224,7 +227,7 @@ def _add_llm(add: Callable[..., object]) -> None:
 
 def _check_alternatives(given: argparse.Namespace) -> None:
     """Check that the options describe one model, many models, or a pool member. Raises BadOptions."""
-    named = [option for option, value in (*_model_options(given), *_llm_options(given)) if value]
+    named = [option for option, value in (*_model_options(given), *_engine_options(given)) if value]
     for option, value, source in (("--pool", given.pool, "a load call"), ("--models", given.models, "DIR")):
         if value and named:
             raise BadOptions(f"{', '.join(named)} cannot be used with {option}, where {source} names the model")
@@ -252,7 +255,7 @@ def _assignment(given: argparse.Namespace, bounds: ModelBounds, environ: Mapping
             f"K_REVISION={revision[:80]!r} is not a name: use at most 63 of a-z, 0-9 and '-', no '-' at the ends"
         )
     digest = given.digest or first_digest(environ, revision, _scratch(environ))
-    return Assignment(given.name, revision, given.storage_uri, digest, given.format, bounds, _llm(given))
+    return Assignment(given.name, revision, given.storage_uri, digest, given.format, bounds, _llm(given), _ray(given))
 
 
 def _llm(given: argparse.Namespace) -> LlmParameters:
@@ -268,10 +271,21 @@ def _llm(given: argparse.Namespace) -> LlmParameters:
     return NO_LLM if found == NO_LLM else found
 
 
-def _llm_options(given: argparse.Namespace) -> tuple[tuple[str, object], ...]:
+def _ray(given: argparse.Namespace) -> RayParameters:
+    """Return the options of a Ray Serve application. Raises BadOptions."""
+    found = RayParameters(given.ray_application)
+    try:
+        found.check()
+    except BadRayOptions as error:
+        raise BadOptions(f"{error}; see --help") from error
+    return NO_RAY if found == NO_RAY else found
+
+
+def _engine_options(given: argparse.Namespace) -> tuple[tuple[str, object], ...]:
     return (
         ("--context-length", given.context_length), ("--embeddings", given.embeddings), ("--adapter", given.adapter),
         ("--tool-parser", given.tool_parser), ("--engine-arg", given.engine_arg),
+        ("--ray-application", given.ray_application),
     )  # fmt: skip
 
 

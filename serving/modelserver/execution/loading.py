@@ -14,7 +14,8 @@ from contextlib import suppress
 
 from serving.engines.base.engine import EngineOptions, LlmOptions
 from serving.engines.base.errors import LoadFailed
-from serving.engines.base.registry import LLM_FORMATS, find_format, find_loader
+from serving.engines.base.ray_options import RayOptions
+from serving.engines.base.registry import LLM_FORMATS, RAY, find_format, find_loader
 from serving.engines.base.warmup import warm_up
 from serving.engines.layouts.detect import find_layout
 from serving.modelserver.base.assignment import Assignment, BatchBounds
@@ -58,6 +59,8 @@ def load_model(
     startup.format = found.name
     if options.llm != LlmOptions() and found.name not in LLM_FORMATS:
         raise LoadFailed(f"{files.uri}: format {found.name} has no options of a language model: omit them")
+    if options.ray != RayOptions() and found.name != RAY:
+        raise LoadFailed(f"{files.uri}: format {found.name} has no options of Ray: omit --ray-application")
     load = find_loader(found)
     before = gauge(found.name)
     engine = load(files, options)

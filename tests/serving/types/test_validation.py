@@ -82,7 +82,6 @@ def test_all_faults_are_told_at_once() -> None:
     [
         ("protocol", "h2c"),
         ("template", {}),
-        ("modelFormat", "ray"),
     ],
 )
 def test_what_comes_later_is_refused_by_name(field: str, value: Any) -> None:

@@ -17,6 +17,7 @@ from serving.cli.files import models_of
 from serving.cli.llm import llm_options, take_llm_fields
 from serving.cli.mlflow import resolve_reference
 from serving.cli.names import files, formats, models, secrets
+from serving.cli.ray import RAY_APPLICATION, take_ray_fields
 from serving.cli.settings import prices_in_force
 from serving.cli.texts import pool_summary, rollout_summary
 from serving.client.client import Client
@@ -78,6 +79,7 @@ MAX_EXAMPLE_LENGTH = 1000  # characters of the request in a printed curl command
 @click.option("--min", "least", type=int, help="Minimum number of replicas.")
 @click.option("--max", "most", type=int, help="Maximum number of replicas.")
 @llm_options("--embeddings/--no-embeddings")
+@RAY_APPLICATION
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until the model is ready or has failed.")
 @timeout_option("300s")
 @click.option("--dry-run", is_flag=True, help="Validate and print the changes; make none.")
@@ -96,6 +98,7 @@ def command(
     """
     seconds = parse_timeout(timeout)
     named["llm"] = take_llm_fields(named)
+    named["ray"] = take_ray_fields(named)
     if name and not source and not named["uri"] and _is_location(name):
         name, named["uri"] = name_for(name), name
     if named["uri"] and is_reference(named["uri"]):
