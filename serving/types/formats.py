@@ -111,6 +111,7 @@ ZONE: Final = replace(matching(schedules.ZONE, schedules.zone_fault, schedules.L
 MODEL_FORMAT: Final = _enumerated(faults.FORMATS, faults.format_fault)
 PROTOCOL: Final = _enumerated(faults.PROTOCOLS, faults.protocol_fault)
 STORAGE_URI: Final = _storage_uri()
+STORAGE_URI_FORM: Final = f"a text such as {STORAGE_URI.example}"
 MODEL_NAME: Final = name_format(
     faults.model_name_fault, faults.LONGEST_NAME, (*(f"{tag}-" for tag in faults.RESERVED_TAGS), SEED_PREFIX)
 )
