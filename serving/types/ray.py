@@ -18,10 +18,10 @@ from serving.types.reader import short_repr
 from serving.types.schema import rule
 
 SERVICE: Final = re.compile(
-    r"https?://(?:[A-Za-z0-9][-.A-Za-z0-9]{0,252}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?"
-    r"(?:/[-._~!&'()*+,;=:@%A-Za-z0-9]+)*/?"
+    rf"https?://[A-Za-z0-9][-.A-Za-z0-9]{{0,252}}(?::(?:{formats.PORT}))?(?:/[-._~!&'()*+,;=:@%A-Za-z0-9]+)*/?"
 )
 """The URL of a service. It is also in the CustomResourceDefinition: only features of RE2."""
+_DOTS: Final = r".*/[.][.]?(?:/.*)?"
 LONGEST_SERVICE: Final = LONGEST_URI - len(service_uri(""))
 """Characters; with the scheme of a storage URI it must not be longer than such a URI."""
 SERVICE_FORM: Final = "http:// or https://, a host, and optionally a port and the prefix of an application"
@@ -40,13 +40,7 @@ def service_fault(url: str) -> str:
         return f"must be at most {LONGEST_SERVICE} characters, not {len(url)}"
     if not SERVICE.fullmatch(url):
         return f"must be {SERVICE_FORM}, not {short_repr(url)}"
-    try:
-        usable = urlsplit(url).port != 0
-    except ValueError:  # a port beyond 65535, or brackets without an address
-        usable = False
-    if not usable or {".", ".."} & set(url.split("/")):
-        return f"must be {SERVICE_FORM}, not {short_repr(url)}"
-    return ""
+    return "must not contain '.' or '..' in its path" if re.fullmatch(_DOTS, url) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +59,9 @@ class Ray:
         Text(
             "URL of a RayService, or of another Ray Serve, that serves the model in place of files. A Service of the "
             "Model's namespace, or a host that the settings allow, may have a private address.",
-            formats.matching(SERVICE, service_fault, LONGEST_SERVICE),
+            formats.matching(
+                SERVICE, service_fault, LONGEST_SERVICE, formats.excludes(_DOTS, service_fault, "http://h/..")
+            ),
         ),
     ] = ""
 

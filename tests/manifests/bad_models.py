@@ -182,7 +182,7 @@ _RAYS = [
       for url in ("", "ranker:8000", "ftp://ranker", "http://", "http://:8000", "http://u@ranker", "http://ranker:0",
                   "http://ranker:65536", "http://ranker?q=a", "http://ranker#f", "http://ranker/a b", "http://ranker//a",
                   "http://ranker/../a", "http://ranker/a/..", "http://ranker/$(HOME)", "http://ranker/a\\b",
-                  "http://[::1", "http://[:::::]", "http://ranker/" + "a" * 2048, 1)),
+                  "http://[::1]:8000", "http://ranker/" + "a" * 2048, 1)),
     *(BadModel(f"ray.service and {name}", service_object(**{name: value}), "spec.ray.service", "is the address of the")
       for name, value in (("storageUri", "file:///m"), ("digest", DIGEST))),
     BadModel("ray.service and application", service_object(ray={"service": "http://ranker", "application": "app:app"}),
@@ -343,7 +343,7 @@ GOOD_MODELS: dict[str, Object] = {
                     "5,10-20/5 * * * 5L")},
     **{f"the service {url}": service_object(ray={"service": url})
        for url in ("http://ranker-serve-svc:8000", "https://ray.example.org/rank/", "http://ranker.ml.svc.cluster.local/a/b",
-                   "http://[::1]:8000", "http://127.0.0.1:8000/a-b_c.d~e!f", "http://ranker/a..b", "http://r:65535/%C3%A4")},
+                   "http://127.0.0.1:8000/a-b_c.d~e!f", "http://ranker/a..b", "http://r:65535/%C3%A4")},
     "a schedule of UTC": model_object(schedules=[SCHEDULE | {"timeZone": None, "duration": "1s"}]),
     "more by the clock than the default maximum": model_object(schedules=[SCHEDULE | {"minReplicas": 9}]),
     "sixteen schedules": model_object(schedules=[SCHEDULE | {"duration": "168h"}] * 16),
