@@ -109,10 +109,10 @@ testbed-down: setup ## End it and remove all that it made but its builds
 	$(BIN)/python -m tests.testbed down
 
 # With KUBECONFIG the cluster that it names, with Knodel installed on it; without, the testbed, which stays up.
-# PHASES="shared own-replicas": these phases only (`python -m tests.cluster --help`).
+# PHASES="shared own-replicas": these phases only (`python -m tests.cluster --help`). The phase `ray` needs KubeRay.
 test-cluster: setup ## Run contract, scenarios and cluster tests on real Kubernetes with Knative
 ifndef KUBECONFIG
-	$(BIN)/python -m tests.testbed up --knodel --eventing
+	$(BIN)/python -m tests.testbed up --knodel --eventing $(if $(PHASES),$(if $(filter ray,$(PHASES)),--ray),--ray)
 endif
 	$(BIN)/python -m tests.cluster $(if $(AGAIN),--again) $(if $(PHASES),--phases $(PHASES))
 
