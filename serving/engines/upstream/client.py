@@ -1,4 +1,4 @@
-"""A blocking client for an engine on a Unix socket: its health, its metrics, and inferences in a thread."""
+"""A blocking client for an engine on a Unix socket or a loopback port: health, metrics, and inferences in a thread."""
 
 from __future__ import annotations
 
@@ -17,16 +17,30 @@ ABSENT: Final = (404, 501)
 """Statuses of a page that an engine does not have; llama.cpp sends 501 for metrics that are not turned on."""
 
 
+LOOPBACK: Final = "127.0.0.1"
+
+
 class Address(NamedTuple):
-    """Where an engine listens, and the key that it accepts."""
+    """Where an engine listens, and the key that it accepts.
+
+    It listens on `socket`, or with a `port` on that TCP port of the loopback address. `header` is the name of the
+    header with the key; "" is Authorization, with a bearer token.
+    """
 
     socket: Path
     key: str
+    port: int = 0
+    header: str = ""
+
+    @property
+    def key_header(self) -> tuple[str, str]:
+        """Return name and value of the header with the key."""
+        return (self.header, self.key) if self.header else ("Authorization", f"Bearer {self.key}")
 
     @property
     def headers(self) -> dict[str, str]:
         """Return the headers of every request."""
-        return {"Host": "engine", "Authorization": f"Bearer {self.key}", "Connection": "close"}
+        return {"Host": "engine", "Connection": "close", **dict([self.key_header])}
 
 
 class NoSuchPage(InferenceFailed):
@@ -41,14 +55,17 @@ class Reply(NamedTuple):
 
 
 class _Connection(http.client.HTTPConnection):
-    def __init__(self, path: Path, timeout: float | None) -> None:
-        super().__init__("engine", timeout=timeout)
-        self._path = path
+    def __init__(self, address: Address, timeout: float | None) -> None:
+        super().__init__(LOOPBACK, address.port or None, timeout=timeout)
+        self._address = address
 
     def connect(self) -> None:
+        if self._address.port:
+            super().connect()
+            return
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
-        self.sock.connect(str(self._path))
+        self.sock.connect(str(self._address.socket))
 
 
 def request(
@@ -59,7 +76,7 @@ def request(
 
     Raises InferenceFailed if the engine does not answer, Cancelled.
     """
-    connection = _Connection(address.socket, timeout)
+    connection = _Connection(address, timeout)
     try:
         response = _send(connection, address, method, path, body, cancellation)
         return Reply(response.status, response.read(MAX_PAGE))
@@ -74,7 +91,7 @@ def stream(address: Address, path: str, body: bytes, cancellation: Cancellation 
 
     A response that is not 200 is one InferenceFailed with its body.
     """
-    connection = _Connection(address.socket, None)
+    connection = _Connection(address, None)
     try:
         response = _send(connection, address, "POST", path, body, cancellation)
         if response.status != OK:

@@ -27,6 +27,7 @@ from serving.engines.upstream.program import (
     EngineDead,
     EngineLoad,
     EngineProgram,
+    FrontedProgram,
     PageRefused,
     ProbedProgram,
     RestingProgram,
@@ -68,18 +69,21 @@ _ENCODE: Final = msgspec.json.Encoder().encode
 class EngineState(NamedTuple):
     """Whether the engine takes requests, why not ("" if it does), and what it is doing.
 
-    `lost` is whether only a restart of the whole replica helps.
+    It tells its state at `address`; requests go to `entrance`. `lost` is whether only a restart of the whole replica
+    helps.
     """
 
     address: Address | None
     reason: str
     load: EngineLoad = EngineLoad()
     lost: bool = False
+    entrance: Address | None = None
 
 
 class _Running(NamedTuple):
     address: Address
     load: EngineLoad
+    entrance: Address
 
 
 class UpstreamEngine(BaseEngine):
@@ -111,7 +115,7 @@ class UpstreamEngine(BaseEngine):
             self.close()
             raise
         log.info("the engine takes %d requests at once, started in %.1f s", self.slots, time.monotonic() - began)
-        self._state = EngineState(address, "")
+        self._state = self._serving(address)
         self._watcher = threading.Thread(target=self._watch, name="engine-watch", daemon=True)
         self._watcher.start()
 
@@ -134,7 +138,7 @@ class UpstreamEngine(BaseEngine):
         state = self._running()
         if state.load.sleeping or not self._gate.enter():
             return None
-        return state.address
+        return state.entrance
 
     def leave(self) -> None:
         """End a request."""
@@ -205,7 +209,12 @@ class UpstreamEngine(BaseEngine):
         state = self._state
         if state.address is None:
             raise InferenceFailed(state.reason)
-        return _Running(state.address, state.load)
+        return _Running(state.address, state.load, state.entrance or state.address)
+
+    def _serving(self, address: Address) -> EngineState:
+        """Return the state of the engine that has just become healthy."""
+        entrance = self.program.entrance(address) if isinstance(self.program, FrontedProgram) else None
+        return EngineState(address, "", entrance=entrance)
 
     @contextlib.contextmanager
     def _entered(self) -> Iterator[Address]:
@@ -248,7 +257,8 @@ class UpstreamEngine(BaseEngine):
             now = time.monotonic()
             if not process.ended:
                 try:
-                    self._state = EngineState(address, "", self.program.load(self._getter(address)))
+                    load = self.program.load(self._getter(address))
+                    self._state = self._state._replace(reason=load.reason, load=load)
                     answered = time.monotonic()
                     self._probe(address)
                     self._rest(address)
@@ -307,7 +317,7 @@ class UpstreamEngine(BaseEngine):
             try:
                 address = self._start()
                 self._gate.restarted()
-                self._state = EngineState(address, "")
+                self._state = self._serving(address)
             except LoadFailed as error:
                 log.warning("%s", error)
                 delay = min(2 * delay, LONGEST_DELAY)

@@ -17,6 +17,7 @@ from typing import IO, Final
 from clusters.base.redact import one_line
 from serving.engines.base.errors import LoadFailed
 from serving.engines.upstream.program import Command
+from serving.engines.upstream.session import signal_session
 
 log = logging.getLogger(__name__)
 
@@ -95,8 +96,9 @@ class EngineProcess:
             self._process.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(GRACE)
+        signal_session(self._process.pid, signal.SIGKILL)  # its children too, which may have outlived it
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)  # its children too, which may have outlived it
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._reader.join(1.0)
         if not self._reader.is_alive() and self._process.stdout is not None:

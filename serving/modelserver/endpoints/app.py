@@ -20,6 +20,7 @@ from serving.modelserver.base.errors import NotReady, ResourceNotFound, ServingE
 from serving.modelserver.base.responses import JSON, json_body
 from serving.modelserver.codec.messages import metadata_shape
 from serving.modelserver.endpoints.endpoints import Endpoints
+from serving.modelserver.endpoints.pending_requests import HEALTH_PATHS
 from serving.modelserver.execution.lifecycle import ModelLifecycle
 from serving.modelserver.execution.target import check_model
 from serving.modelserver.openai.errors import ModelNotFound
@@ -63,6 +64,9 @@ class DataApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Route one request. Inferences bypass Starlette, which would take a third of their time."""
+        if self._lifecycle.serves_own_paths and scope["path"] not in HEALTH_PATHS:
+            await self._endpoints.application(scope, receive, send)
+            return
         common = self._common.get(scope["path"])
         if common is not None and scope["method"] == "POST":
             await common(scope, receive, send)

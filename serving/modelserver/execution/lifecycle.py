@@ -93,6 +93,11 @@ class ModelLifecycle:
         """Whether the model is loaded."""
         return self._model is not None
 
+    @property
+    def serves_own_paths(self) -> bool:
+        """Whether the loaded model itself answers all paths of the server, except those of its health."""
+        return self._model is not None and self._model.engine.serves_own_paths
+
     def set_model(self, model: ServedModel) -> None:
         """Serve this loaded model."""
         self._model = model
