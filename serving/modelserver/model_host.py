@@ -33,6 +33,7 @@ from serving.modelserver.execution.workers import HungThreads, Job, Workers, nes
 from serving.modelserver.observe.observability import Observability
 from serving.modelserver.openai.upstreams import upstream_of
 from serving.storage.base.artifact import Artifact
+from serving.storage.base.service import service_url
 from serving.storage.fetch import fetch
 from serving.storage.transfer.progress import Progress, ignore_progress
 
@@ -178,7 +179,8 @@ class ModelHost:
             slots=model.bounds.engine_slots,
             memory=options.memory_limit or container_limits().memory,
             timeout=model.bounds.timeout,
-            ray=model.ray.options(),
+            ray=model.ray.options()._replace(service=service_url(model.storage_uri)),
+            allow_hosts=options.allow_hosts,
             llm=LlmOptions(
                 llm.context_length,
                 llm.embeddings,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ from tests.support.wait import eventually
 pytestmark = pytest.mark.timeout(600)
 
 READY_WITHIN = 240.0  # s; a head takes 25 s of processor time
-SPEC = {"modelFormat": "ray", "minReplicas": 1, "containerConcurrency": 8}
+SPEC: dict[str, Any] = {"modelFormat": "ray", "minReplicas": 1, "containerConcurrency": 8}
 
 
 @pytest.fixture

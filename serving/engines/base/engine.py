@@ -81,6 +81,7 @@ class EngineOptions(NamedTuple):
     llm           options of a language model
     timeout       longest time of a request in seconds; 0 if unknown
     ray           options of a Ray Serve application
+    allow_hosts   hosts elsewhere that may have private addresses (`clusters.net.ssrf`)
     """
 
     threads: int = 1
@@ -92,6 +93,7 @@ class EngineOptions(NamedTuple):
     llm: LlmOptions = LlmOptions()
     timeout: float = 0.0
     ray: RayOptions = RayOptions()
+    allow_hosts: frozenset[str] = frozenset()
 
 
 class Cancellation:

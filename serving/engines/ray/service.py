@@ -6,13 +6,12 @@ the address that this thread has found and checked last. While the service does 
 
 from __future__ import annotations
 
-import http.client
 import logging
 import socket
-import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -21,7 +20,8 @@ import msgspec
 from clusters.base.redact import one_line
 from clusters.net.ssrf import AddressRefused, check_service
 from serving.engines.base.engine import Cancellation, EngineOptions, Signature
-from serving.engines.base.errors import InputRefused, LoadFailed
+from serving.engines.base.errors import InferenceFailed, InputRefused, LoadFailed
+from serving.engines.upstream import client
 from serving.engines.upstream.client import Address, NoSuchPage
 from serving.engines.upstream.remote import EngineState, RemoteEngine
 
@@ -38,8 +38,6 @@ READ_PERIOD: Final = 1.0  # s between two readings of the service's state
 PAGE_TIMEOUT: Final = 3.0  # s for one page of the service
 SILENT: Final = 5.0  # s without an answer after which the replica is not ready: one late page is no failure
 START_TIMEOUT: Final = 30.0  # s until a service that does not answer fails the start, with the reason
-MAX_PAGE: Final = 1 << 20  # bytes
-OK: Final = 200
 _MAX_ROUTES: Final = 10  # that a message names
 _ROUTES: Final = msgspec.json.Decoder(dict[str, str])
 
@@ -99,9 +97,11 @@ class ServiceEngine(RemoteEngine):
     """
 
     serves_own_paths = True
+    unreachable = "the service does not answer: try again"
 
     def __init__(self, service: Service, options: EngineOptions, resolve: Resolve = resolve_by_system) -> None:
-        super().__init__(Signature("ray_serve", (), ()), options.slots or DEFAULT_SLOTS)
+        super().__init__(Signature("ray_serve", (), ()))
+        self.slots = options.slots or DEFAULT_SLOTS
         self._service = service
         self._allow_hosts = options.allow_hosts
         self._resolve = resolve
@@ -168,40 +168,16 @@ class ServiceEngine(RemoteEngine):
             addresses = self._resolve(service.host)
             check_service(service.host, addresses, self._allow_hosts)
             address = Address(
-                key="", host=addresses[0], port=service.port, authority=service.authority, tls=service.tls,
-                prefix=service.prefix,
+                Path(), "", service.port, host=addresses[0], authority=service.authority,
+                server_name=service.host if service.tls else "", prefix=service.prefix,
             )  # fmt: skip
-            health, _ = read_page(address, HEALTH)
-            status, body = read_page(address, ROUTES)
-            routes = _ROUTES.decode(body) if status == OK else {}
-        except (OSError, http.client.HTTPException, msgspec.MsgspecError) as error:
-            raise NoAnswer(f"{where}: {one_line(str(error) or type(error).__name__, 200)}") from error
+            health = client.request(address, "GET", HEALTH, timeout=PAGE_TIMEOUT).status
+            status, body = client.request(address, "GET", ROUTES, timeout=PAGE_TIMEOUT)
+            routes = _ROUTES.decode(body) if status == client.OK else {}
+        except (OSError, InferenceFailed, msgspec.MsgspecError) as error:
+            reason = error.__cause__ or error  # our client's own words are about engines in processes here
+            raise NoAnswer(f"{where}: {one_line(str(reason) or type(reason).__name__, 200)}") from error
         self._answered = time.monotonic()
-        bad = next(((path, code) for path, code in ((HEALTH, health), (ROUTES, status)) if code != OK), None)
+        bad = next(((path, code) for path, code in ((HEALTH, health), (ROUTES, status)) if code != client.OK), None)
         fault = f"its page {bad[0]} has the status {bad[1]}" if bad else route_fault(routes, service.prefix)
         return EngineState(None, f"{where}: {fault}") if fault else EngineState(address, "")
-
-
-def read_page(address: Address, path: str) -> tuple[int, bytes]:
-    """Return status and body of a page at the root of a service. Raises OSError, HTTPException."""
-    connection = _Connection(address)
-    try:
-        connection.request("GET", path, headers={"Host": address.authority, "Connection": "close"})
-        response = connection.getresponse()
-        return response.status, response.read(MAX_PAGE)
-    finally:
-        connection.close()
-
-
-class _Connection(http.client.HTTPConnection):
-    """A connection to an address that was checked; the certificate is compared with the name of the host."""
-
-    def __init__(self, address: Address) -> None:
-        super().__init__(address.host, address.port, timeout=PAGE_TIMEOUT)
-        self._address = address
-
-    def connect(self) -> None:
-        super().connect()
-        if self._address.tls:
-            name = self._address.authority.partition(":")[0]
-            self.sock = ssl.create_default_context().wrap_socket(self.sock, server_hostname=name)
