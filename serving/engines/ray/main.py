@@ -21,8 +21,10 @@ from typing import Any, Final
 
 import msgspec
 
+from clusters.base.redact import one_line
 from serving.engines.ray import key
 from serving.engines.ray.applications import (
+    LONGEST_REASON,
     NotRunning,
     WrongConfig,
     check_statuses,
@@ -37,6 +39,7 @@ HEALTH: Final = "/health"
 LOOK: Final = 0.5  # s between two looks at the processes of Ray
 STATUS_PERIOD: Final = 5.0  # s between two readings of the status, which cost several milliseconds of CPU
 START_PERIOD: Final = 0.2  # s, while the applications start
+PROXY_START: Final = 300  # s for HAProxy to start
 CONNECT: Final = 2.0  # s for HAProxy to accept a connection
 INHERITED: Final = ("RAY_ADDRESS", "RAY_REDIS_ADDRESS", "RAY_NAMESPACE", "RAY_JOB_CONFIG_JSON_ENV_VAR")
 """Variables of another Ray, in which this process may have been started."""
@@ -48,17 +51,21 @@ def main(encoded: str) -> int:
     for name in INHERITED:
         os.environ.pop(name, None)
     os.chdir(settings.folder)  # workers import from the working folder of their driver
+    from ray.exceptions import RayError
+
     try:
         return _run(settings)
     except (WrongConfig, NotRunning) as error:
         print(error)
-        return 1
+    except RayError as error:
+        print(f"Ray has failed: {one_line(str(error), LONGEST_REASON)}")
+    return 1
 
 
 def _run(settings: RaySettings) -> int:
     config = deploy_config(Path(settings.folder), settings.config, settings.application)
     import ray
-    from ray.serve._private.api import serve_start
+    from ray.serve._private import api
     from ray.serve.schema import ServeDeploySchema
 
     try:
@@ -72,7 +79,8 @@ def _run(settings: RaySettings) -> int:
     ray.init(address=node.gcs_address, namespace="serve", log_to_driver=False, configure_logging=False)
     options = {"host": settings.address, "port": settings.ports.http, "request_timeout_s": settings.timeout or None}
     quiet = {"log_level": "WARNING", "enable_access_log": False}  # of the controller and the proxies
-    client: Any = serve_start(http_options=options, proxy_location="HeadOnly", global_logging_config=quiet)
+    api.HTTP_PROXY_TIMEOUT = PROXY_START  # 60 s by default
+    client: Any = api.serve_start(http_options=options, proxy_location="HeadOnly", global_logging_config=quiet)
     client.deploy_apps(schema)
     server: StateServer | None = None
     last = 0.0

@@ -32,7 +32,11 @@ QUIET: Final[Mapping[str, str]] = {
     "RAY_event_stats": "false",
     "RAY_process_group_cleanup_enabled": "false",  # the guard ends all processes
     "RAY_task_events_report_interval_ms": "0",
-    "RAY_raylet_start_wait_time_s": "300",
+    "RAY_raylet_start_wait_time_s": "300",  # Ray's limits of a start are short for a busy machine
+    "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "120",
+    "RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S": "30",
+    "RAY_SERVE_HAPROXY_STARTUP_TIMEOUT_S": "120",
+    "RAY_worker_register_timeout_seconds": "300",
     "RAY_ROTATION_MAX_BYTES": str(16 << 20),
     "RAY_ROTATION_BACKUP_COUNT": "1",
     "PYTHONDONTWRITEBYTECODE": "1",  # a changed folder would have another digest
