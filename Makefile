@@ -14,7 +14,7 @@ UV := $(VENV)-uv/bin/uv
 # ONNX Runtime 1.29 and newer reports to its makers by default; nothing here does.
 export ORT_DISABLE_TELEMETRY := 1
 
-.PHONY: run-llm test-ray bad-input kserve-samples security sbom help setup run stop test lint format bench bench-cluster simulate races conformance constraints proto schemas clean fuzz test-long test-faults test-faults-long testbed-up testbed-down test-cluster scenarios manifests load soak
+.PHONY: run-llm bad-input kserve-samples security sbom help setup run stop test lint format bench bench-cluster simulate races conformance constraints proto schemas clean fuzz test-long test-faults test-faults-long testbed-up testbed-down test-cluster scenarios manifests load soak
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -69,10 +69,6 @@ test: setup ## Run the everyday tests
 
 test-long: setup ## Run the tests of minutes: other programs' clients, OCR over served models, memory, kills, a full disk, the guide's examples
 	$(BIN)/pytest --long --timeout 900 --durations 20 -o cache_dir=.pytest_cache/long $(LAST_FAILED) tests/long
-
-test-ray: setup ## Run the tests with the real Ray Serve, which it installs (400 MB)
-	$(UV) pip install --quiet --python $(BIN)/python --constraint requirements/constraints.txt --editable '.[ray]'
-	$(BIN)/pytest --long --timeout 900 tests/knodel/test_ray.py tests/long/test_ray_policy.py
 
 # TESTBED=1: the rows of real Kubernetes, too (as root).
 test-faults: setup ## Inject every fault of the catalogue (docs/evidence/reliability.md) and write its table: half an hour; needs libfaketime
