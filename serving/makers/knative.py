@@ -78,7 +78,9 @@ def make_templates(model: Model, settings: Settings) -> dict[str, Object]:
     only Revisions with this label (knative/serving `pkg/reconciler/route/traffic`). A Revision that was created without
     the Service must be usable in a canary or a rollback when the Service owns the Route.
     """
-    variants, server = model.spec.variants, server_settings(model.spec.runtime, model.spec.model_format, settings)
+    spec = model.spec
+    needed = "" if spec.ray.service else spec.model_format  # the engine of a service is elsewhere
+    variants, server = spec.variants, server_settings(spec.runtime, needed, settings)
     templates = (
         {names.variant_configuration(model, one): make_template(model, one, server) for one in variants}
         if variants

@@ -32,6 +32,7 @@ from serving.types.annotations import (
 from serving.types.code import runs_code
 from serving.types.llm import NO_LLM, Llm
 from serving.types.model import Model, ServerSpec, Variant, claims_of
+from serving.types.ray import own_service
 from serving.types.resources import Resources
 from serving.types.settings.runtimes import runtime_of
 from serving.types.settings.settings import ServerSettings, Settings
@@ -80,11 +81,14 @@ def make_template(model: Model, variant: Variant | None, server: ServerSettings)
 def make_revision_spec(model: Model, variant: Variant | None, server: ServerSettings) -> Object:
     """Return a RevisionSpec with one container, which runs the model."""
     resources = _resources(model, variant)
-    record = "" if model.spec.digest else names.digests(model)
-    mounts = _mounts(model.spec.secret, claims_of(model.spec), record)
-    if model.spec.workers is not None:
+    spec = model.spec
+    record = "" if spec.digest or spec.ray.service else names.digests(model)
+    mounts = _mounts(spec.secret, claims_of(spec), record)
+    if spec.workers is not None:
         mounts += [group_token(names.group_token(model)), shared_memory()]
-    return _revision_spec(model.spec, resources, _arguments(model, resources), mounts, server)
+    if own := own_service(spec.ray.service, model.namespace):
+        server = replace(server, allow_hosts=",".join(filter(None, (server.allow_hosts, own))))
+    return _revision_spec(spec, resources, _arguments(model, resources), mounts, server)
 
 
 def make_member_spec(template: PoolTemplate, server: ServerSettings) -> Object:
@@ -262,9 +266,9 @@ def _arguments(model: Model, resources: Resources) -> list[str]:
             ("--max-batch-size", spec.batching.max_batch_size),
             ("--max-batch-latency", f"{spec.batching.max_latency:g}"),
         ]
+    code = [] if spec.ray.service else _allow_code(spec.model_format)
     return [
-        *_command_line(options), *_group_arguments(spec.workers), *_llm_arguments(spec.llm),
-        *_allow_code(spec.model_format),
+        *_command_line(options), *_group_arguments(spec.workers), *_llm_arguments(spec.llm), *code,
     ]  # fmt: skip
 
 

@@ -123,6 +123,7 @@ class ModelHost:
         if upstream is not None:
             self.inference.set_slots(upstream.slots)
             self._stats.slots = upstream.slots
+        self._context.observability.metrics.serves_own_paths = model.engine.serves_own_paths
         if model.engine.is_async:  # one thread for each inference, which mostly waits for the engine
             stack = stack_for(nesting_limit())
             slots = self.bounds.slots if upstream is None else upstream.slots

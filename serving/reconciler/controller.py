@@ -35,7 +35,7 @@ from serving.reconciler.preconditions import rival_keys
 from serving.reconciler.rollout.judging.observer_port import Metrics, NoObserver, Observer
 from serving.reconciler.rollouts import RolloutJudge
 from serving.types.annotations import LABEL_MODEL
-from serving.types.code import runs_code
+from serving.types.code import code_format
 from serving.types.settings.settings import Settings
 
 COMPONENT = "knodel"
@@ -96,7 +96,7 @@ class ModelController:
 
         def has_code(model: Object) -> bool:
             spec = model.get("spec")
-            return isinstance(spec, dict) and runs_code(str(spec.get("modelFormat")))
+            return isinstance(spec, dict) and bool(code_format(spec))
 
         name = name_of(namespace)
         return [key_of(one) for one in self._informers[MODEL] if namespace_of(one) == name and has_code(one)]

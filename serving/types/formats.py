@@ -19,7 +19,7 @@ from serving.types.schema import PRINTABLE, Schema, matches, message_of, quoted,
 
 LONGEST_WORD: Final = 64
 """Maximum length of an enumerated text. The API server uses it to estimate the cost of rules."""
-_PORT: Final = r"6553[0-5]|655[0-2]\d|65[0-4]\d\d|6[0-4]\d{3}|[1-5]\d{4}|0*[1-9]\d{0,3}"  # 1 to 65535
+PORT: Final = r"6553[0-5]|655[0-2]\d|65[0-4]\d\d|6[0-4]\d{3}|[1-5]\d{4}|0*[1-9]\d{0,3}"  # 1 to 65535, in RE2
 LINE: Final = f"(?: |{PRINTABLE})*"
 """An RE2 pattern of one line of printable characters, which may be empty."""
 
@@ -79,7 +79,7 @@ def _storage_uri() -> Format:
         for scheme, (pattern, _) in faults.STORES.items()
     )
     rooted = "|".join(("file", *faults.STORES))
-    host = rf"(?:\[[0-9A-Za-z:.%]+\]|[^/?#@:\[\]]+)(?::(?:{_PORT})?)?"
+    host = rf"(?:\[[0-9A-Za-z:.%]+\]|[^/?#@:\[\]]+)(?::(?:{PORT})?)?"
     http = rf"(?i:https?)://(?:[^/?#]*@)?{host}(?:[/?#].*)?"
     rules = (
         follows(r"(?:[^\pC\pZ\\])*", fault, " "),
@@ -111,6 +111,7 @@ ZONE: Final = replace(matching(schedules.ZONE, schedules.zone_fault, schedules.L
 MODEL_FORMAT: Final = _enumerated(faults.FORMATS, faults.format_fault)
 PROTOCOL: Final = _enumerated(faults.PROTOCOLS, faults.protocol_fault)
 STORAGE_URI: Final = _storage_uri()
+STORAGE_URI_FORM: Final = f"a text such as {STORAGE_URI.example}"
 MODEL_NAME: Final = name_format(
     faults.model_name_fault, faults.LONGEST_NAME, (*(f"{tag}-" for tag in faults.RESERVED_TAGS), SEED_PREFIX)
 )

@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, get_args
 
 from clusters.base.objects import Object, generation_of, name_of, namespace_of, uid_of
 from serving.engines.base.registry import RAY
+from serving.storage.base.service import service_uri
 from serving.types import formats
 from serving.types.annotations import LABEL_ALLOW_CODE
 from serving.types.faults import (
@@ -26,13 +27,13 @@ from serving.types.faults import (
 )
 from serving.types.fields import Duration, Flag, Integer, Text
 from serving.types.llm import NO_LLM, Llm, llm_fault
-from serving.types.ray import NO_RAY, Ray, ray_fault
+from serving.types.ray import HAS_SERVICE, NO_RAY, SOURCE_RULES, Ray, ray_fault, source_faults
 from serving.types.resources import CPU, DEFAULT_RESOURCES, MEMORY, NO_RESOURCES, Resources
 from serving.types.rollout import Command, Rollout
 from serving.types.scaling import Scaling
 from serving.types.schema import LIST_TYPE, opaque, quoted, rule
 from serving.types.tables import INLINE, Items, Later, Nested
-from serving.types.workers import Workers, workers_fault
+from serving.types.workers import NO_WORKERS, Workers, workers_fault
 
 Outcome = Literal["", "serving", "promoted", "superseded", "rolledback", "failed"]
 """Outcome of a version; empty while it starts, or is ready without traffic. `rollout.history` has the rules."""
@@ -201,14 +202,17 @@ class ServerSpec:
 class ModelSpec(ServerSpec):
     """Desired state of the Model.
 
-    Times are in seconds, and absent texts are empty. The fields of `scaling` act on existing revisions at once; most
-    others create a revision.
+    Times are in seconds, and absent texts are empty. `storage_uri` is that of `ray.service`, if there is one. The
+    fields of `scaling` act on existing revisions at once; most others create a revision.
     """
 
     storage_uri: Annotated[
         str,
-        Text(f"Address of the model: {', '.join(f'{scheme}://' for scheme in SCHEMES)}.", formats.STORAGE_URI),
-    ]
+        Text(
+            f"Address of the model: {', '.join(f'{scheme}://' for scheme in SCHEMES)}. Required without ray.service.",
+            formats.STORAGE_URI,
+        ),
+    ] = ""
     digest: Annotated[str, Text("SHA-256 of the model, verified before it is loaded.", formats.DIGEST)] = ""
     version: Annotated[
         str, Text("Version label shown in listings. It is never compared or ordered.", formats.VERSION)
@@ -263,12 +267,14 @@ class ModelSpec(ServerSpec):
             f"is for models of the formats {', '.join(LLM_FORMATS)}: omit it",
             ".llm",
         ),
+        *SOURCE_RULES,
         rule(
             "!has(self.workers) || "
             f"has(self.modelFormat) && self.modelFormat in [{', '.join(map(quoted, GROUP_FORMATS))}]",
             workers_fault(""),
             ".workers",
         ),
+        rule(f"!has(self.workers) || !({HAS_SERVICE})", NO_WORKERS, ".workers"),
         rule(
             f"!has(self.ray) || (has(self.modelFormat) && self.modelFormat == {quoted(RAY)})",
             ray_fault(""),
@@ -278,17 +284,25 @@ class ModelSpec(ServerSpec):
 
     def faults(self, given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         """Check the rules in Python."""
+        yield from source_faults(given)
         if given.get("llm") is not None and (fault := llm_fault(self.model_format)):
             yield "llm", fault
         if given.get("workers") is not None and (fault := workers_fault(self.model_format)):
             yield "workers", fault
+        elif given.get("workers") is not None and self.ray.service:
+            yield "workers", NO_WORKERS
         if given.get("ray") is not None and (fault := ray_fault(self.model_format)):
             yield "ray", fault
 
     @staticmethod
     def complete(values: dict[str, Any]) -> None:
-        """Set absent resources to their defaults, those of variants to those of the Model."""
+        """Set absent resources to their defaults, those of variants to those of the Model.
+
+        The storage URI of a Model with a service is that of the service.
+        """
         ServerSpec.complete(values)
+        if url := values.get("ray", NO_RAY).service:
+            values["storage_uri"] = service_uri(url)
         default = values.get("resources", DEFAULT_RESOURCES)
         if "variants" in values:
             values["variants"] = tuple(

@@ -18,6 +18,8 @@ from serving.types.tables import Nested, read
 MOST_WORKERS: Final = 64
 """Workers of one replica. Larger groups need the network's topology, which the scheduler of Kubernetes ignores."""
 
+NO_WORKERS: Final = "is not for a model at ray.service, whose Ray has nodes of its own: omit it"
+
 OnLoss = Literal["restart", "tolerate"]
 Scheduler = Literal["volcano", "kueue"]
 

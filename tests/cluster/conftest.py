@@ -62,11 +62,17 @@ EXCLUSIVE = frozenset(
 """Files whose tests need the cluster for themselves; all others run side by side, in namespaces of their own."""
 
 
+RAY = frozenset({"test_ray.py", "test_rayservice.py"})
+"""Files whose tests start Ray; a node of Ray takes 25 s of processor time to start, and 1 GiB of memory."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of `OWN_REPLICAS` and `EXCLUSIVE`, and put those of `LAST` at the end."""
+    """Mark the tests of `OWN_REPLICAS`, `RAY` and `EXCLUSIVE`, and put those of `LAST` at the end."""
     for item in items:
         if item.path.name in OWN_REPLICAS:
             item.add_marker(pytest.mark.own_replicas)
+        if item.path.name in RAY:
+            item.add_marker(pytest.mark.ray)
         if item.path.name in EXCLUSIVE:
             item.add_marker(pytest.mark.exclusive)
     order = {name: place for place, name in enumerate(LAST, 1)}

@@ -14,7 +14,7 @@ from serving.types.annotations import ANNOTATION_CAUSE
 from serving.types.model import MOST_CONCURRENCY, ModelSpec, RuntimeReference
 from serving.types.rollout import Rollout
 from serving.types.tables import Later
-from tests.serving.models import VARIANTS, model_object
+from tests.serving.models import VARIANTS, model_object, service_object
 
 DIGEST = "sha256:" + "0f" * 32
 ADAPTER: Object = {"name": "pirate", "uri": "hf://org/pirate-lora@v1", "digest": DIGEST}
@@ -151,6 +151,11 @@ _WORKERS = [
     _workers({"count": 2, "gang": {"scheduler": "kueue"}}, "gang.queue", "is required with kueue"),
     BadModel("workers of an unknown format", model_object(workers={"count": 2}), "spec.workers", "is for models with"),
     BadModel("workers of onnx", model_object(modelFormat="onnx", workers={"count": 2}), "spec.workers", "is for"),
+    BadModel(
+        "workers of a service",
+        {**model_object(), "spec": {"modelFormat": "ray", "ray": {"service": "http://h"}, "workers": {"count": 2}}},
+        "spec.workers", "is not for a model at ray.service",
+    ),
     _field("workers", 2),
 ]  # fmt: skip
 
@@ -199,6 +204,16 @@ _RAYS = [
     BadModel("ray with another field", model_object(ray={"app": "app:app"}, modelFormat="ray"), "spec.ray.app"),
     BadModel("ray of another format", model_object(ray={}, modelFormat="python"), "spec.ray", "is for models of the"),
     BadModel("ray without a format", model_object(ray={}), "spec.ray", "is for models of the"),
+    *(BadModel(f"ray.service {url!r:.40}", service_object(ray={"service": url}), "spec.ray.service")
+      for url in ("", "ranker:8000", "ftp://ranker", "http://", "http://:8000", "http://u@ranker", "http://ranker:0",
+                  "http://ranker:65536", "http://ranker?q=a", "http://ranker#f", "http://ranker/a b", "http://ranker//a",
+                  "http://ranker/../a", "http://ranker/a/..", "http://ranker/$(HOME)", "http://ranker/a\\b",
+                  "http://[::1]:8000", "http://ranker/" + "a" * 2048, 1)),
+    *(BadModel(f"ray.service and {name}", service_object(**{name: value}), "spec.ray.service", "is the address of the")
+      for name, value in (("storageUri", "file:///m"), ("digest", DIGEST))),
+    BadModel("ray.service and application", service_object(ray={"service": "http://ranker", "application": "app:app"}),
+             "spec.ray.service", "is the address of the"),
+    BadModel("ray without service or files", service_object(ray={}), "spec.storageUri", "is required: a text such as"),
 ]  # fmt: skip
 
 _TRAFFIC = [
@@ -285,7 +300,7 @@ BAD_MODELS = (
     *_SCHEDULES,
     *(_later(name, later) for name, later in ModelSpec.LATER.items()),
     _without("spec"),
-    BadModel("no storageUri", {**model_object(), "spec": {}}, "spec.storageUri"),
+    BadModel("no storageUri", {**model_object(), "spec": {}}, "spec.storageUri", "is required: a text such as"),
     _field("minReplica", 1),
     _variants([{"name": "a", "percent": 100, "image": "x"}], "spec.variants[0].image"),
     _traffic([{"latest": True, "percent": 100, "weight": 1}], "spec.traffic[0].weight"),
@@ -353,6 +368,9 @@ GOOD_MODELS: dict[str, Object] = {
     **{f"the cron line {cron}": model_object(schedules=[SCHEDULE | {"cron": cron}])
        for cron in ("* * * * *", "0 0 LW * *", "*/15 9-17 * * mon,WED", "0 0 29 2 *", "00 08 * * 7",
                     "5,10-20/5 * * * 5L")},
+    **{f"the service {url}": service_object(ray={"service": url})
+       for url in ("http://ranker-serve-svc:8000", "https://ray.example.org/rank/", "http://ranker.ml.svc.cluster.local/a/b",
+                   "http://127.0.0.1:8000/a-b_c.d~e!f", "http://ranker/a..b", "http://r:65535/%C3%A4")},
     "a schedule of UTC": model_object(schedules=[SCHEDULE | {"timeZone": None, "duration": "1s"}]),
     "more by the clock than the default maximum": model_object(schedules=[SCHEDULE | {"minReplicas": 9}]),
     "sixteen schedules": model_object(schedules=[SCHEDULE | {"duration": "168h"}] * 16),

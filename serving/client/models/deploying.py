@@ -22,6 +22,7 @@ from serving.client.models.local_files import (
 )
 from serving.client.models.waiting import wait_until_ready
 from serving.client.platform_ref import PlatformRef
+from serving.engines.base.registry import RAY
 
 KINDS_OF_FILES = (MODEL, WARM_POOL)
 
@@ -97,6 +98,8 @@ def model_of(name: str, namespace: str, fields: DeployFields) -> Object:
     spec: dict[str, Any] = {field: value for field, value in given.items() if value is not None}
     if fields.uri:
         spec.setdefault("digest", None)  # the digest of the previous files is not that of the new ones
+    if fields.ray is not None and fields.ray.get("service"):  # in place of files
+        spec = {"modelFormat": RAY, "storageUri": None, "digest": None, **spec}
     if fields.canary is not None:
         spec |= {"canaryTrafficPercent": fields.canary, "traffic": None}  # a canary replaces a pin
     if fields.rollout is not None:

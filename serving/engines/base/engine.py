@@ -83,6 +83,7 @@ class EngineOptions(NamedTuple):
     timeout       longest time of a request in seconds; 0 if unknown
     group         the Pods of the replica, if it has several
     ray           options of a Ray Serve application
+    allow_hosts   hosts elsewhere that may have private addresses (`clusters.net.ssrf`)
     """
 
     threads: int = 1
@@ -95,6 +96,7 @@ class EngineOptions(NamedTuple):
     timeout: float = 0.0
     group: GroupOptions = NO_GROUP
     ray: RayOptions = RayOptions()
+    allow_hosts: frozenset[str] = frozenset()
 
 
 class Cancellation:

@@ -18,9 +18,11 @@ class RayOptions(NamedTuple):
     """Options of a Ray Serve application.
 
     application    import path of the application, for a folder without `serve.yaml`; "" is `app:app`
+    service        URL of a Ray Serve elsewhere that serves the model, "" for one of the files
     """
 
     application: str = ""
+    service: str = ""
 
 
 def application_fault(path: str) -> str:

@@ -108,6 +108,10 @@ FORMATS: Final = {
 }  # fmt: skip
 
 
+RAY_SERVICE: Final = ModelFormat(RAY, "serving.engines.ray.service", "", "", ())
+"""A Ray Serve elsewhere, by its URL: nothing of it runs here, and Ray need not be installed."""
+
+
 def is_installed(made: ModelFormat) -> bool:
     """Return whether the library or the program of a format is installed here, without importing it."""
     if importlib.util.find_spec(made.package) is not None:

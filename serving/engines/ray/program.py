@@ -23,7 +23,7 @@ from serving.engines.upstream.program import Command, EngineLoad, Get
 
 GUARD: Final = "serving.engines.upstream.guard"
 MODULE: Final = "serving.engines.ray.main"
-LONGEST_TEMP: Final = 40  # bytes of the folder's path; Ray's sockets in it have 65 more, and the kernel's limit is 107
+LONGEST_TEMP: Final = 40  # bytes of the path; Ray's sockets have 65 more, and the kernel's limit is 107
 _SHORT: Final = "/tmp"  # noqa: S108 - only for Ray's files, in a folder that mkdtemp makes private
 _STATE: Final = msgspec.json.Decoder(RayState)
 
@@ -108,7 +108,7 @@ def make_temp() -> str:
     Everyone may write to the folder that Ray gets, for it changes its mode. So that is inside of a private one.
     """
     made = tempfile.mkdtemp(prefix="ray-")
-    if len(os.fsencode(made)) > LONGEST_TEMP:
+    if len(os.fsencode(made)) + len("/s") > LONGEST_TEMP:
         with contextlib.suppress(OSError):
             Path(made).rmdir()
         made = tempfile.mkdtemp(prefix="ray-", dir=_SHORT)

@@ -1,10 +1,12 @@
-"""A blocking client for an engine on a Unix socket or a loopback port: health, metrics, and inferences in a thread."""
+"""A blocking client for an engine on a Unix socket or a TCP port: health, metrics, and inferences in a thread."""
 
 from __future__ import annotations
 
 import http.client
 import socket
+import ssl
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -15,22 +17,26 @@ MAX_PAGE: Final = 64 << 20  # bytes of a page that is read as a whole
 OK: Final = 200
 ABSENT: Final = (404, 501)
 """Statuses of a page that an engine does not have; llama.cpp sends 501 for metrics that are not turned on."""
-
-
 LOOPBACK: Final = "127.0.0.1"
 
 
 class Address(NamedTuple):
     """Where an engine listens, and the key that it accepts.
 
-    It listens on `socket`, or with a `port` on that TCP port of the loopback address. `header` is the name of the
-    header with the key; "" is Authorization, with a bearer token.
+    It listens on `socket`, or with a `port` on that TCP port of the address `host`. `header` is the name of the header
+    with the key; "" is Authorization, with a bearer token. Without a `key` there is no such header. `authority` is the
+    header Host, "" for that of the caller. `server_name` is the name in the certificate of a server with TLS. Paths of
+    callers are below `prefix`.
     """
 
     socket: Path
     key: str
     port: int = 0
     header: str = ""
+    host: str = LOOPBACK
+    authority: str = ""
+    server_name: str = ""
+    prefix: str = ""
 
     @property
     def key_header(self) -> tuple[str, str]:
@@ -40,7 +46,14 @@ class Address(NamedTuple):
     @property
     def headers(self) -> dict[str, str]:
         """Return the headers of every request."""
-        return {"Host": "engine", "Connection": "close", **dict([self.key_header])}
+        key = dict([self.key_header]) if self.key else {}
+        return {"Host": self.authority or "engine", "Connection": "close", **key}
+
+
+@cache
+def tls_context() -> ssl.SSLContext:
+    """Return the context of connections to servers with TLS, whose certificates are verified."""
+    return ssl.create_default_context()
 
 
 class NoSuchPage(InferenceFailed):
@@ -56,12 +69,14 @@ class Reply(NamedTuple):
 
 class _Connection(http.client.HTTPConnection):
     def __init__(self, address: Address, timeout: float | None) -> None:
-        super().__init__(LOOPBACK, address.port or None, timeout=timeout)
+        super().__init__(address.host, address.port or None, timeout=timeout)
         self._address = address
 
     def connect(self) -> None:
         if self._address.port:
             super().connect()
+            if name := self._address.server_name:
+                self.sock = tls_context().wrap_socket(self.sock, server_hostname=name)
             return
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from serving.engines.base.datatypes import Tensor
-from serving.engines.base.engine import BaseEngine, Cancellation, EngineOptions
+from serving.engines.base.engine import Cancellation, EngineOptions
 from serving.engines.base.errors import Cancelled, EngineError, InferenceFailed, InputRefused, LoadFailed
 from serving.engines.upstream import client
 from serving.engines.upstream.client import Address, NoSuchPage
@@ -32,6 +32,7 @@ from serving.engines.upstream.program import (
     ProbedProgram,
     RestingProgram,
 )
+from serving.engines.upstream.remote import EngineState, RemoteEngine
 from serving.engines.upstream.text import (
     BAD_REQUEST,
     SERVER_ERROR,
@@ -40,7 +41,7 @@ from serving.engines.upstream.text import (
     text_signature,
     text_tensor,
 )
-from serving.engines.upstream.usage import TokenCounter, TokenUsage
+from serving.engines.upstream.usage import TokenUsage
 
 log = logging.getLogger(__name__)
 
@@ -66,27 +67,13 @@ _POLL: Final = 0.02  # s between two looks at an engine that starts
 _ENCODE: Final = msgspec.json.Encoder().encode
 
 
-class EngineState(NamedTuple):
-    """Whether the engine takes requests, why not ("" if it does), and what it is doing.
-
-    It tells its state at `address`; requests go to `entrance`. `lost` is whether only a restart of the whole replica
-    helps.
-    """
-
-    address: Address | None
-    reason: str
-    load: EngineLoad = EngineLoad()
-    lost: bool = False
-    entrance: Address | None = None
-
-
 class _Running(NamedTuple):
     address: Address
     load: EngineLoad
     entrance: Address
 
 
-class UpstreamEngine(BaseEngine):
+class UpstreamEngine(RemoteEngine):
     """The engine of `program`, started and healthy when the constructor returns. Raises LoadFailed.
 
     `example` is a request of the Open Inference Protocol, as a model's files may have one.
@@ -95,10 +82,9 @@ class UpstreamEngine(BaseEngine):
     example: Final = EXAMPLE
 
     def __init__(self, program: EngineProgram, options: EngineOptions) -> None:
-        super().__init__(text_signature(program.platform), is_async=True)
+        super().__init__(text_signature(program.platform))
         self.program = program
-        self.slots = 0
-        self.tokens = TokenCounter()  # of all responses, also of those that the model server passes on
+        self.paths, self.adapters = program.paths, program.adapters
         self._name = options.name
         self._folder = SocketFolder()
         self._patience = max(SILENT, options.timeout)  # one step of a large model on few cores may take minutes

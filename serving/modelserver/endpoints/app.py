@@ -29,7 +29,7 @@ from serving.modelserver.openai.paths import PATHS, PREFIX
 from serving.modelserver.openai.upstreams import upstream_of
 
 if TYPE_CHECKING:
-    from serving.engines.upstream.engine import UpstreamEngine
+    from serving.engines.upstream.remote import RemoteEngine
 
 SERVER_NAME: Final = "knodel"
 EXTENSIONS: Final = ("binary_tensor_data",)
@@ -139,18 +139,18 @@ class DataApp:
     def _language_models(self) -> list[str]:
         """Return the names of the model and its adapters; none unless it is a language model that is loaded."""
         upstream = self._upstream()
-        return [] if upstream is None else model_names(self._name, upstream.program.adapters)
+        return [] if upstream is None else model_names(self._name, upstream.adapters)
 
     def _openai_paths(self) -> list[str]:
         """Return the paths of OpenAI's and Anthropic's APIs that the model has."""
         upstream = self._upstream()
-        return [] if upstream is None else [f"{PREFIX}{path}" for path in PATHS if path in upstream.program.paths]
+        return [] if upstream is None else [f"{PREFIX}{path}" for path in PATHS if path in upstream.paths]
 
     def _check_language_model(self, _: dict[str, Any]) -> None:
         if self._lifecycle.has_model and self._upstream() is None:
             raise ResourceNotFound(NO_PATH)
 
-    def _upstream(self) -> UpstreamEngine | None:
+    def _upstream(self) -> RemoteEngine | None:
         return upstream_of(self._lifecycle.model().engine) if self._lifecycle.has_model else None
 
     async def _document(self, _: Request) -> Response:

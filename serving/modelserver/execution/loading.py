@@ -16,7 +16,7 @@ from serving.engines.base.container_limits import container_limits
 from serving.engines.base.engine import Adapter, EngineOptions, LlmOptions
 from serving.engines.base.errors import LoadFailed
 from serving.engines.base.ray_options import RayOptions
-from serving.engines.base.registry import LLM_FORMATS, RAY, find_format, find_loader
+from serving.engines.base.registry import LLM_FORMATS, RAY, RAY_SERVICE, find_format, find_loader
 from serving.engines.base.warmup import warm_up
 from serving.engines.layouts.detect import find_layout
 from serving.modelserver.base.assignment import Assignment, BatchBounds
@@ -28,6 +28,7 @@ from serving.modelserver.execution.example import MAX_SHOWN, decode_example, rea
 from serving.modelserver.execution.lifecycle import ServedModel
 from serving.modelserver.execution.memory import quick_gauge
 from serving.storage.base.artifact import Artifact
+from serving.storage.base.service import service_url
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +58,10 @@ def load_model(
     layout = find_layout(fetched, assignment.name)
     files = layout.artifact
     options = engine_options or EngineOptions(assignment.bounds.threads)
-    found = find_format(assignment.format or layout.format, files.names(), allow_code=options.allow_code)
+    if service_url(assignment.storage_uri):
+        found = RAY_SERVICE
+    else:
+        found = find_format(assignment.format or layout.format, files.names(), allow_code=options.allow_code)
     startup.format = found.name
     if options.llm != LlmOptions() and found.name not in LLM_FORMATS:
         raise LoadFailed(f"{files.uri}: format {found.name} has no options of a language model: omit them")
@@ -110,7 +114,8 @@ def make_engine_options(options: ServerOptions, model: Assignment, adapters: Seq
             tuple(sorted(llm.engine_args.items())),
         ),
         group=options.group,
-        ray=model.ray.options(),
+        ray=model.ray.options()._replace(service=service_url(model.storage_uri)),
+        allow_hosts=options.allow_hosts,
     )
 
 

@@ -16,7 +16,7 @@ from clusters.net.server.connection import HttpConnection
 from clusters.net.server.protocol import connection_of
 from clusters.net.upstream import UpstreamConnection, UpstreamError
 from serving.engines.upstream.client import Address
-from serving.engines.upstream.engine import UpstreamEngine
+from serving.engines.upstream.remote import RemoteEngine
 from serving.modelserver.base.errors import ClientLeft, ContentTooLarge, ModelFailed, ServingError, release_frames
 from serving.modelserver.base.limits import BodyBudget, Lease
 from serving.modelserver.base.responses import BROKEN_KEY, send_error
@@ -53,7 +53,7 @@ class ApplicationEndpoint:
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         model = self._inference.model()
         engine = model.engine
-        if not isinstance(engine, UpstreamEngine):
+        if not isinstance(engine, RemoteEngine):
             raise ModelFailed("the model has no application")
         content, lent = await read_content(receive, self._budget)
         lease = Lease(partial(self._budget.give_back, lent), lent)
@@ -69,7 +69,7 @@ class ApplicationEndpoint:
 
 class _Exchange(Exchange):
     def __init__(
-        self, engine: UpstreamEngine, request: RequestContext, client: HttpConnection, waker: Waker, scope: Scope,
+        self, engine: RemoteEngine, request: RequestContext, client: HttpConnection, waker: Waker, scope: Scope,
         send: Send,
     ) -> None:  # fmt: skip
         super().__init__(engine, request, client, waker)
@@ -100,10 +100,13 @@ class _Exchange(Exchange):
 def request_head(address: Address, scope: Scope, length: int) -> bytes:
     """Return the head of the request to the application, with the engine's key."""
     query = scope.get("query_string") or b""
-    target = (scope.get("raw_path") or scope["path"].encode()) + (b"?" + query if query else b"")
-    own, key = (text.encode() for text in address.key_header)
-    headers = [(name, value) for name, value in scope["headers"] if name not in _OWN and name != own]
-    headers += [(own, key), (b"connection", b"close")]
+    path = address.prefix.encode() + (scope.get("raw_path") or scope["path"].encode())
+    target = path + (b"?" + query if query else b"")
+    given = [address.key_header] if address.key else []
+    given += [("host", address.authority)] if address.authority else []
+    own = {name.lower().encode(): value.encode() for name, value in given}
+    headers = [(name, value) for name, value in scope["headers"] if name not in _OWN and name not in own]
+    headers += [*own.items(), (b"connection", b"close")]
     if length or scope["method"] not in ("GET", "HEAD", "OPTIONS"):
         headers.append((b"content-length", b"%d" % length))
     lines = b"".join(b"%b: %b\r\n" % header for header in headers)

@@ -13,8 +13,8 @@ from functools import partial
 from clusters.net.server.connection import HttpConnection
 from clusters.net.upstream import UpstreamConnection, UpstreamError
 from serving.engines.base.errors import EngineError
-from serving.engines.upstream.client import LOOPBACK, Address
-from serving.engines.upstream.engine import UpstreamEngine
+from serving.engines.upstream.client import Address, tls_context
+from serving.engines.upstream.remote import RemoteEngine
 from serving.modelserver.base.errors import ClientLeft, DeadlineExceeded, ModelFailed, ServingError
 from serving.modelserver.execution.inference import RequestContext
 from serving.modelserver.openai.errors import EngineRestarts
@@ -24,10 +24,10 @@ class Waker:
     """Wakes an engine for all requests that wait for it, in one thread."""
 
     def __init__(self) -> None:
-        self._engine: UpstreamEngine | None = None
+        self._engine: RemoteEngine | None = None
         self._waking: asyncio.Task[EngineError | None] | None = None
 
-    def wake(self, engine: UpstreamEngine) -> asyncio.Task[EngineError | None]:
+    def wake(self, engine: RemoteEngine) -> asyncio.Task[EngineError | None]:
         """Return the task that wakes the engine; its result is the error, since requests that wait may have gone."""
         if self._waking is None or self._waking.done() or self._engine is not engine:
             self._engine = engine
@@ -35,7 +35,7 @@ class Waker:
         return self._waking
 
 
-def _wake(engine: UpstreamEngine) -> EngineError | None:
+def _wake(engine: RemoteEngine) -> EngineError | None:
     try:
         engine.wake()
     except EngineError as error:
@@ -46,7 +46,7 @@ def _wake(engine: UpstreamEngine) -> EngineError | None:
 class Exchange(ABC):
     """One request to the engine and its response."""
 
-    def __init__(self, engine: UpstreamEngine, request: RequestContext, client: HttpConnection, waker: Waker) -> None:
+    def __init__(self, engine: RemoteEngine, request: RequestContext, client: HttpConnection, waker: Waker) -> None:
         self._engine = engine
         self._request = request
         self._client = client
@@ -100,11 +100,14 @@ class Exchange(ABC):
     async def _connect(self, address: Address) -> UpstreamConnection:
         try:
             if address.port:
-                _, connection = await self._loop.create_connection(UpstreamConnection, LOOPBACK, address.port)
+                tls = {"ssl": tls_context(), "server_hostname": address.server_name} if address.server_name else {}
+                _, connection = await self._loop.create_connection(
+                    UpstreamConnection, address.host, address.port, **tls
+                )
             else:
                 _, connection = await self._loop.create_unix_connection(UpstreamConnection, str(address.socket))
         except OSError as error:
-            raise EngineRestarts("the engine has just ended and is started again: try again") from error
+            raise EngineRestarts(self._engine.unreachable) from error
         return connection
 
     def _check(self) -> None:

@@ -17,7 +17,7 @@ from serving.cli.files import models_of
 from serving.cli.llm import llm_options, take_llm_fields
 from serving.cli.mlflow import resolve_reference
 from serving.cli.names import files, formats, models, secrets
-from serving.cli.ray import RAY_APPLICATION, take_ray_fields
+from serving.cli.ray import RAY_APPLICATION, RAY_SERVICE, take_ray_fields
 from serving.cli.settings import prices_in_force
 from serving.cli.texts import pool_summary, rollout_summary
 from serving.client.client import Client
@@ -60,6 +60,7 @@ MAX_EXAMPLE_LENGTH = 1000  # characters of the request in a printed curl command
             "Deploy a language model with a LoRA adapter",
             "knodel deploy chat --uri hf://org/model@v1 --context-length 8192 --adapter pirate=hf://org/pirate-lora@v1",
         ),
+        ("Deploy a RayService", "knodel deploy ranker --ray-service http://ranker-serve-svc:8000/rank"),
         ("Deploy the Models of a file", "knodel deploy -f models.yaml"),
     ],
 )
@@ -80,6 +81,7 @@ MAX_EXAMPLE_LENGTH = 1000  # characters of the request in a printed curl command
 @click.option("--max", "most", type=int, help="Maximum number of replicas.")
 @llm_options("--embeddings/--no-embeddings")
 @RAY_APPLICATION
+@RAY_SERVICE
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until the model is ready or has failed.")
 @timeout_option("300s")
 @click.option("--dry-run", is_flag=True, help="Validate and print the changes; make none.")
