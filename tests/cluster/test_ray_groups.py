@@ -1,4 +1,4 @@
-"""Ray Serve applications on several Pods, by the installed Knodel: loss of a worker, and a canary between two groups."""
+"""Ray Serve applications on several Pods, by the installed Knodel: a lost worker, a canary between two groups."""
 
 from __future__ import annotations
 
