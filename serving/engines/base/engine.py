@@ -135,11 +135,6 @@ class Engine(Protocol):
         ...
 
     @property
-    def serves_own_paths(self) -> bool:
-        """Whether the model itself answers all paths of the server, except those of its health."""
-        ...
-
-    @property
     def is_async(self) -> bool:
         """Whether inferences run concurrently on an event loop of the engine, so that calling threads mostly wait.
 
@@ -160,8 +155,6 @@ class Engine(Protocol):
 
 class BaseEngine:
     """The properties of an `Engine`, for engines to inherit. See there for `bounded` and `is_async`."""
-
-    serves_own_paths: bool = False
 
     def __init__(self, signature: Signature, bounded: bool = False, is_async: bool = False) -> None:
         self._signature = signature
