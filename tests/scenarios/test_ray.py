@@ -23,7 +23,7 @@ STARTS_WITHIN = 300.0
 """Seconds; on two busy cores a Ray takes a minute."""
 
 
-@pytest_asyncio.fixture(autouse=True)
+@pytest_asyncio.fixture(autouse=True, loop_scope="package")
 async def _code_is_allowed(world: World) -> AsyncIterator[None]:
     await allow_code(world, world.namespace, "true")
     yield
