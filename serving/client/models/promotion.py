@@ -78,7 +78,7 @@ def serving_version(api: ApiCalls, name: str, namespace: str) -> Call[ServingVer
     entries = [entry for entry in history_of(model) if entry.revision == holder]
     if entries and (url := service_url(entries[-1].storage_uri)):
         raise UsageError(
-            f"version {holder} is the service {url}, which has no files to promote: deploy a service of the target with "
+            f"version {holder} is the service {url}, which has no files to promote: deploy one of the target with "
             f"`knodel deploy {name} --ray-service URL`"
         )
     if not entries or not entries[-1].digest:
