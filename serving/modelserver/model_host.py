@@ -180,6 +180,7 @@ class ModelHost:
             memory=options.memory_limit or container_limits().memory,
             timeout=model.bounds.timeout,
             ray=model.ray.options(),
+            alone=options.models is None,
             llm=LlmOptions(
                 llm.context_length,
                 llm.embeddings,

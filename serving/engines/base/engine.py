@@ -81,6 +81,7 @@ class EngineOptions(NamedTuple):
     llm           options of a language model
     timeout       longest time of a request in seconds; 0 if unknown
     ray           options of a Ray Serve application
+    alone         whether the server has no other model
     """
 
     threads: int = 1
@@ -92,6 +93,7 @@ class EngineOptions(NamedTuple):
     llm: LlmOptions = LlmOptions()
     timeout: float = 0.0
     ray: RayOptions = RayOptions()
+    alone: bool = True
 
 
 class Cancellation:
