@@ -182,6 +182,7 @@ class ModelHost:
             timeout=model.bounds.timeout,
             ray=model.ray.options()._replace(service=service_url(model.storage_uri)),
             allow_hosts=options.allow_hosts,
+            alone=options.models is None,
             llm=LlmOptions(
                 llm.context_length,
                 llm.embeddings,

@@ -82,6 +82,7 @@ class EngineOptions(NamedTuple):
     timeout       longest time of a request in seconds; 0 if unknown
     ray           options of a Ray Serve application
     allow_hosts   hosts elsewhere that may have private addresses (`clusters.net.ssrf`)
+    alone         whether the server has no other model
     """
 
     threads: int = 1
@@ -94,6 +95,7 @@ class EngineOptions(NamedTuple):
     timeout: float = 0.0
     ray: RayOptions = RayOptions()
     allow_hosts: frozenset[str] = frozenset()
+    alone: bool = True
 
 
 class Cancellation:
