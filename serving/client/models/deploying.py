@@ -171,14 +171,14 @@ def prepare(
                 yield Tell(f"{name_of(obj)}: reading its files")
             given = yield from work(partial(keep_files, ref.state, obj, dry_run=dry_run))
         before = yield from present_object(api, MODEL, given)
-        given = _with_one_source(given, before or {})
+        given = with_one_source(given, before or {})
         if ref.kube is None:
             yield from work(partial(keep_by_digest, ref.state, given, before or {}, dry_run=dry_run))
         prepared.append(Prepared(given, before, without_same_bytes(given, before or {})))
     return prepared
 
 
-def _with_one_source(given: Object, before: Object) -> Object:
+def with_one_source(given: Object, before: Object) -> Object:
     """Return the Model to merge with files and no service, or a service and no files, where it changes from one."""
     spec, stored = given.get("spec") or {}, before.get("spec") or {}
     if has_service(spec) and stored.get("storageUri"):
