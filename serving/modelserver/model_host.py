@@ -123,7 +123,6 @@ class ModelHost:
         if upstream is not None:
             self.inference.set_slots(upstream.slots)
             self._stats.slots = upstream.slots
-        self._context.observability.metrics.serves_own_paths = model.engine.serves_own_paths
         if model.engine.is_async:  # one thread for each inference, which mostly waits for the engine
             stack = stack_for(nesting_limit())
             slots = self.bounds.slots if upstream is None else upstream.slots
@@ -136,6 +135,7 @@ class ModelHost:
             count_tokens(upstream, self._stats)
             self._following = self._loop.create_task(follow(upstream, self.lifecycle, self._stats))
         self.lifecycle.set_model(model)
+        self._context.observability.metrics.serves_own_paths = self.lifecycle.serves_own_paths
         log.info(
             "serving model=%s revision=%s platform=%s imports=%.0fms load=%.0fms warmup=%.0fms",
             model.name, model.revision, model.signature.platform, startup.imports, startup.load, startup.warmup,

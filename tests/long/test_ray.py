@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -74,7 +75,7 @@ def test_two_rays_run_on_one_machine_and_do_not_know_each_other(folder: Path) ->
             assert pid in {member.pid for member in members_of(served.session)}
         sessions = first.session, second.session
     for session in sessions:
-        assert becomes(lambda session=session: not members_of(session), GONE_WITHIN), members_of(session)
+        assert is_gone(session), members_of(session)
 
 
 def test_no_process_is_left_when_the_server_is_killed(folder: Path) -> None:
@@ -82,7 +83,7 @@ def test_no_process_is_left_when_the_server_is_killed(folder: Path) -> None:
         served.await_ready()
         session = served.session
         served.process.kill()
-        assert becomes(lambda: not members_of(session), GONE_WITHIN), members_of(session)
+        assert is_gone(session), members_of(session)
 
 
 def test_each_part_may_be_killed_and_the_next_request_is_answered(folder: Path) -> None:
@@ -95,10 +96,10 @@ def test_each_part_may_be_killed_and_the_next_request_is_answered(folder: Path) 
             members = members_of(session)
             kill(members, part)
             old = {member.pid for member in members}
-            assert becomes(lambda old=old: old.isdisjoint(_living(old)), GONE_WITHIN + 1.0), (part, _living(old))
+            assert becomes(partial(_are_gone, old), GONE_WITHIN), (part, _living(old))
             assert becomes(lambda: answers(served), BACK_WITHIN, 0.5), part
         session = served.session
-    assert becomes(lambda: not members_of(session), GONE_WITHIN), members_of(session)
+    assert is_gone(session), members_of(session)
 
 
 @pytest.mark.parametrize("token", ["", "wrong"])
@@ -147,6 +148,15 @@ def test_an_idle_ray_costs_little(folder: Path, capsys: pytest.CaptureFixture[st
             print(f"  {member.pss:4.0f} MiB {spent:5.2f} %  {member.name[:70]}")
     assert memory <= MOST_MEMORY
     assert idle <= MOST_IDLE
+
+
+def is_gone(session: int) -> bool:
+    """Whether no process of the session is left in time."""
+    return becomes(lambda: not members_of(session), GONE_WITHIN)
+
+
+def _are_gone(pids: set[int]) -> bool:
+    return not _living(pids)
 
 
 def _living(pids: set[int]) -> set[int]:

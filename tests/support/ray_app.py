@@ -23,13 +23,13 @@ class Models:
     def __init__(self) -> None:
         self.loads = 0
 
-    @serve.multiplexed(max_num_models_per_replica=2)
+    @serve.multiplexed(max_num_models_per_replica=2)  # type: ignore[untyped-decorator]
     async def model(self, name: str) -> str:
         self.loads += 1
         return f"{name}:{self.loads}"
 
     async def __call__(self) -> str:
-        return await self.model(serve.get_multiplexed_model_id())
+        return str(await self.model(serve.get_multiplexed_model_id()))
 
 
 @serve.deployment(ray_actor_options=SMALL, max_ongoing_requests=7)
@@ -64,4 +64,5 @@ class Paths:
             await asyncio.sleep(0.05)
 
 
-app = Paths.bind(Adder.bind(), Models.bind())
+adder, models = Adder.bind(), Models.bind()  # type: ignore[attr-defined]  # mypy ignores decorators of classes
+app = Paths.bind(adder, models)  # type: ignore[attr-defined]

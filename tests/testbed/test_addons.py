@@ -47,6 +47,7 @@ def test_kuberay_is_in_a_namespace_of_its_own_and_its_program_is_that_of_our_ima
     (container,) = named(documents, "Deployment", "kuberay-operator")["spec"]["template"]["spec"]["containers"]
     assert container["image"] == f"dev.local/kuberay-operator:{images.module('kuberay').version}"
     assert "command" not in container
+    assert "cpu" not in container["resources"]["limits"]
     assert named(documents, "CustomResourceDefinition", "rayservices.ray.io")
 
 

@@ -23,6 +23,7 @@ from serving.client.models.local_files import (
 from serving.client.models.waiting import wait_until_ready
 from serving.client.platform_ref import PlatformRef
 from serving.engines.base.registry import RAY
+from serving.types.ray import has_service
 
 KINDS_OF_FILES = (MODEL, WARM_POOL)
 
@@ -98,8 +99,8 @@ def model_of(name: str, namespace: str, fields: DeployFields) -> Object:
     spec: dict[str, Any] = {field: value for field, value in given.items() if value is not None}
     if fields.uri:
         spec.setdefault("digest", None)  # the digest of the previous files is not that of the new ones
-    if fields.ray is not None and fields.ray.get("service"):  # in place of files
-        spec = {"modelFormat": RAY, "storageUri": None, "digest": None, **spec}
+    if fields.ray is not None and fields.ray.get("service"):
+        spec.setdefault("modelFormat", RAY)
     if fields.canary is not None:
         spec |= {"canaryTrafficPercent": fields.canary, "traffic": None}  # a canary replaces a pin
     if fields.rollout is not None:
@@ -170,10 +171,21 @@ def prepare(
                 yield Tell(f"{name_of(obj)}: reading its files")
             given = yield from work(partial(keep_files, ref.state, obj, dry_run=dry_run))
         before = yield from present_object(api, MODEL, given)
+        given = with_one_source(given, before or {})
         if ref.kube is None:
             yield from work(partial(keep_by_digest, ref.state, given, before or {}, dry_run=dry_run))
         prepared.append(Prepared(given, before, without_same_bytes(given, before or {})))
     return prepared
+
+
+def with_one_source(given: Object, before: Object) -> Object:
+    """Return the Model to merge with files and no service, or a service and no files, where it changes from one."""
+    spec, stored = given.get("spec") or {}, before.get("spec") or {}
+    if has_service(spec) and stored.get("storageUri"):
+        return {**given, "spec": {"storageUri": None, "digest": None, **spec}}
+    if spec.get("storageUri") and has_service(stored) and not has_service(spec):
+        return {**given, "spec": {**spec, "ray": {**(spec.get("ray") or {}), "service": None}}}
+    return given
 
 
 def uploaded(api: ApiCalls, context: str, model: Object, dry_run: bool) -> Call[Object]:

@@ -84,6 +84,7 @@ class EngineOptions(NamedTuple):
     group         the Pods of the replica, if it has several
     ray           options of a Ray Serve application
     allow_hosts   hosts elsewhere that may have private addresses (`clusters.net.ssrf`)
+    alone         whether the server has no other model
     """
 
     threads: int = 1
@@ -97,6 +98,7 @@ class EngineOptions(NamedTuple):
     group: GroupOptions = NO_GROUP
     ray: RayOptions = RayOptions()
     allow_hosts: frozenset[str] = frozenset()
+    alone: bool = True
 
 
 class Cancellation:
@@ -138,11 +140,6 @@ class Engine(Protocol):
         ...
 
     @property
-    def serves_own_paths(self) -> bool:
-        """Whether the model itself answers all paths of the server, except those of its health."""
-        ...
-
-    @property
     def is_async(self) -> bool:
         """Whether inferences run concurrently on an event loop of the engine, so that calling threads mostly wait.
 
@@ -163,8 +160,6 @@ class Engine(Protocol):
 
 class BaseEngine:
     """The properties of an `Engine`, for engines to inherit. See there for `bounded` and `is_async`."""
-
-    serves_own_paths: bool = False
 
     def __init__(self, signature: Signature, bounded: bool = False, is_async: bool = False) -> None:
         self._signature = signature

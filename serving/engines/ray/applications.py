@@ -91,8 +91,8 @@ def total_slots(details: Mapping[str, Any]) -> int:
     slots = 0
     for application in details.get("applications", {}).values():
         deployments = application.get("deployments", {})
-        names = [name for name, one in deployments.items() if name == application.get("ingress_deployment")]
-        for name in names or deployments:
+        ingress = (application.get("deployment_topology") or {}).get("ingress_deployment")
+        for name in [ingress] if ingress in deployments else deployments:
             config = deployments[name].get("deployment_config") or {}
             scaling = config.get("autoscaling_config")
             most = scaling.get("max_replicas") if isinstance(scaling, Mapping) else config.get("num_replicas")

@@ -37,6 +37,8 @@ if importlib.util.find_spec("ray") is None:  # only its own processes import it
 
 def load(artifact: Artifact, options: EngineOptions) -> RayEngine:
     """Start a Ray with the applications. Raises LoadFailed, StorageError."""
+    if not options.alone:
+        raise LoadFailed(f"{artifact.uri}: format ray takes all paths of a server: serve it by a server of its own")
     folder = ModelFolder(artifact, "app.py")
     try:
         program = RayProgram(settings_of(artifact, folder, options), folder, options.group.token)

@@ -130,6 +130,7 @@ def _join(settings: RaySettings) -> int:
 def start_node(settings: RaySettings) -> Any:
     """Start the processes of a node and return it. No dashboard, monitor, log monitor or client server."""
     ports = settings.ports
+    from ray._private import utils
     from ray._private.node import Node
     from ray._private.parameter import RayParams
     from ray._raylet import DASHBOARD_AGENT_LISTEN_PORT_NAME, persist_port  # type: ignore[attr-defined]
@@ -140,6 +141,7 @@ def start_node(settings: RaySettings) -> Any:
 
         def start_raylet(self, *given: Any, **named: Any) -> None:
             """Start the raylet. It would end if its agent took more than 15 s to write the port that we know."""
+            utils.get_dashboard_dependency_error = lambda: ImportError("unused")  # the agent starts with few modules
             persist_port(self.get_session_dir_path(), self._node_id, DASHBOARD_AGENT_LISTEN_PORT_NAME, ports.agent_http)
             super().start_raylet(*given, **named)
 

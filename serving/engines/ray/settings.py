@@ -40,6 +40,7 @@ QUIET: Final[Mapping[str, str]] = {
     "RAY_worker_register_timeout_seconds": "300",
     "RAY_ROTATION_MAX_BYTES": str(16 << 20),
     "RAY_ROTATION_BACKUP_COUNT": "1",
+    "MALLOC_ARENA_MAX": "2",  # of each process; the default is 8 for each core
     "PYTHONDONTWRITEBYTECODE": "1",  # a changed folder would have another digest
 }
 """No usage reports, no metrics, no dashboards, no bytecode in the model's folder; a token for every connection."""

@@ -116,6 +116,7 @@ def make_engine_options(options: ServerOptions, model: Assignment, adapters: Seq
         group=options.group,
         ray=model.ray.options()._replace(service=service_url(model.storage_uri)),
         allow_hosts=options.allow_hosts,
+        alone=options.models is None,
     )
 
 

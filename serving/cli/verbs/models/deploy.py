@@ -42,6 +42,7 @@ from serving.reconciler.rollout.state import rollout_of
 from serving.reconciler.rollout.versions import Version, shares_of, versions_of
 from serving.storage.transfer.urls import is_file_uri
 from serving.types.annotations import LABEL_MODEL
+from serving.types.ray import has_service
 from serving.types.references import collisions
 
 EXAMPLE_TIMEOUT = 3.0  # s
@@ -224,6 +225,8 @@ def _unchanged(given: Object, model: Object) -> str:
             f"`knodel promote {name}` sends it the traffic, `knodel deploy {name} --version LABEL` creates a new one"
         )
         return f"{line}; its rollout was rolled back: {remedies}"
+    if has_service(model["spec"]):
+        return "unchanged: the newest version has this service and these settings; give --version to create a new one"
     remedy = "give --version or --digest to create a new version"
     return f"unchanged: the newest version has this URI and these settings; {uri} was not fetched again: {remedy}"
 

@@ -18,7 +18,8 @@ from serving.engines.ray.applications import (
 
 
 def details(status: str = "RUNNING", **deployments: dict[str, Any]) -> dict[str, Any]:
-    application = {"status": status, "message": "", "ingress_deployment": "Front", "deployments": deployments}
+    application = {"status": status, "message": "", "deployments": deployments}
+    application["deployment_topology"] = {"ingress_deployment": "Front"}
     return {"applications": {"default": application}}
 
 

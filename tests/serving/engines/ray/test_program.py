@@ -11,7 +11,7 @@ from serving.engines.base.engine import EngineOptions
 from serving.engines.base.errors import LoadFailed
 from serving.engines.base.folder import ModelFolder
 from serving.engines.base.ray_options import RayOptions
-from serving.engines.ray.engine import settings_of
+from serving.engines.ray.engine import load, settings_of
 from serving.engines.ray.key import HEADER, VARIABLE
 from serving.engines.ray.logs import LogFollower
 from serving.engines.ray.program import LONGEST_TEMP, RayProgram
@@ -60,6 +60,11 @@ def test_files_without_the_application_are_refused(
 ) -> None:
     with pytest.raises(LoadFailed, match=f"file:///m has no serve.yaml and no {module}: add one of them, or name"):
         settings(tmp_path, *names, application=application)
+
+
+def test_a_server_of_many_models_refuses_it(tmp_path: Path) -> None:
+    with pytest.raises(LoadFailed, match="format ray takes all paths of a server"):
+        load(Artifact(tmp_path, None, uri="file:///m"), OPTIONS._replace(alone=False))
 
 
 def test_each_ray_has_its_own_ports(tmp_path: Path) -> None:

@@ -72,6 +72,7 @@ def test_the_port_behind_the_server_refuses_others(served: RayServed) -> None:
 
 
 def test_the_slots_are_those_of_the_ingress_deployment(served: RayServed) -> None:
+    assert "the engine takes 7 requests at once" in served.log.read_text()
     done: list[int] = []
     threads = [Thread(target=lambda: done.append(served.ask("/sleep?seconds=1").status)) for _ in range(8)]
     began = time.monotonic()
