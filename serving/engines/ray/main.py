@@ -91,15 +91,15 @@ def _run(settings: RaySettings) -> int:
     client.deploy_apps(schema)
     server: StateServer | None = None
     last = 0.0
+    lacking = ""
     while True:
         logs.follow()
         ended = [kind for kind, _ in node.dead_processes()]
         if ended or (server is not None and not _accepts(settings)):
             raise NotRunning(f"the process {ended[0] if ended else 'haproxy'} of Ray has ended")
-        lacking = "" if settings.tolerates else missing_nodes(ray.nodes(), settings.nodes)
-        if server is not None and lacking != server.lacking:
-            server.lacking = lacking
-            last = 0.0
+        if settings.nodes > 1 and not settings.tolerates:
+            former, lacking = lacking, missing_nodes(ray.nodes(), settings.nodes)
+            last = last if lacking == former else 0.0
         if server is None or time.monotonic() - last >= STATUS_PERIOD:
             last = time.monotonic()
             details = client.get_serve_details()
@@ -173,7 +173,6 @@ class StateServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         super().__init__(path, _StateHandler)
         self.secret = secret
         self.state = state
-        self.lacking = ""  # why the state is not ready, for workers that are missing
 
     def handle_error(self, *_: Any) -> None:
         """Log nothing: the model server has given up a request."""

@@ -23,7 +23,8 @@ from serving.engines.upstream.program import Command, EngineLoad, Get
 
 GUARD: Final = "serving.engines.upstream.guard"
 MODULE: Final = "serving.engines.ray.main"
-LONGEST_TEMP: Final = 40  # bytes of the path; Ray's sockets have 65 more, and the kernel's limit is 107
+LONGEST_TEMP: Final = 21
+"""Bytes of the path. HAProxy's socket has 76 more, with the id of the node, and HAProxy's limit is 97."""
 _SHORT: Final = "/tmp"  # noqa: S108 - only for Ray's files, in a folder that mkdtemp makes private
 _STATE: Final = msgspec.json.Decoder(RayState)
 
@@ -57,7 +58,7 @@ class RayProgram:
 
     def worker_command(self) -> Command:
         """Start a node that joins the Ray of the leader."""
-        settings = msgspec.structs.replace(self._settings, temp=make_temp(), ports=GROUP_PORTS)
+        self._settings = settings = msgspec.structs.replace(self._settings, temp=make_temp(), ports=GROUP_PORTS)
         environ = environment(settings, group_key(self._token), self._token)
         path = os.pathsep.join(filter(None, (settings.folder, os.environ.get("PYTHONPATH"))))
         return Command(_argv(settings), {**environ, "PYTHONPATH": path})  # the leader's folder is not here
