@@ -52,7 +52,7 @@ class RayProgram:
             self._settings, socket=str(socket), temp=make_temp(), ports=GROUP_PORTS if self._token else find_ports()
         )
         self._port = settings.ports.http
-        self._key = group_key(self._token) if self._token else secrets.token_urlsafe(32)
+        self._key = group_key(self._token) if self._token else key
         environ = environment(settings, self._key, self._token or secrets.token_hex(32))
         return Command(_argv(settings), {**environ, STATE_VARIABLE: key})
 

@@ -62,7 +62,7 @@ def test_a_worker_imports_the_applications_from_its_own_folder() -> None:
 def test_a_ray_alone_has_a_token_of_its_own_and_takes_requests_of_its_machine_only() -> None:
     first, second = program(ALONE), program(ALONE)
     one, other = (made.command(Path("/run/engine.sock"), "k").environ for made in (first, second))
-    assert one["RAY_AUTH_TOKEN"] != other["RAY_AUTH_TOKEN"] and one[VARIABLE] != other[VARIABLE]
+    assert one["RAY_AUTH_TOKEN"] != other["RAY_AUTH_TOKEN"] and one[VARIABLE] == other[VARIABLE] == "k"
     assert (ALONE.http_host, LEADER.http_host, WORKER.http_host) == ("127.0.0.1", "0.0.0.0", "0.0.0.0")
     first._remove_temp()
     second._remove_temp()
