@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -116,6 +117,15 @@ def test_a_stranger_cannot_connect_to_a_ray(folder: Path, token: str) -> None:
         )
         assert "refused" in done.stdout and "connected" not in done.stdout, done.stdout + done.stderr
         assert answers(served)
+
+
+def test_the_example_answers(folder: Path) -> None:
+    shutil.copytree(Path(__file__).parents[2] / "examples" / "ray", folder / "files")
+    with ray_served(folder) as served:
+        served.await_ready()
+        body = b'{"text": "a wonderful film"}'
+        assert served.ask("/score", body).json == {"score": 2}
+        assert served.ask("/words", body).body == b"a 0\nwonderful 2\nfilm 0\n"
 
 
 def test_an_application_that_fails_is_reported_with_its_error(folder: Path) -> None:
