@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from tests.support.ports import free_ports
 from tests.testbed.waiting import becomes
 
-STARTS_WITHIN = 240.0
+STARTS_WITHIN = 400.0
 """Seconds; on two busy cores a Ray takes a minute."""
 
 
