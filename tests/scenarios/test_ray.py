@@ -17,8 +17,9 @@ from tests.scenarios.world import World
 pytestmark = pytest.mark.timeout(900)
 
 SPEC: dict[str, Any] = {
-    "modelFormat": "ray", "resources": {"cpu": "1", "memory": "2Gi"}, "scaleToZeroAfter": "20s"
+    "modelFormat": "ray", "resources": {"cpu": "600m", "memory": "2Gi"}, "scaleToZeroAfter": "20s"
 }  # fmt: skip
+"""Two versions at the same time have to fit two cores, beside all else that runs in a cluster."""
 STARTS_WITHIN = 300.0
 """Seconds; on two busy cores a Ray takes a minute."""
 

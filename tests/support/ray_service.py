@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,11 +31,12 @@ class Application:
     routed: bool = True
     released: threading.Event = field(default_factory=threading.Event)
     waiting: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
-    left: threading.Event = field(default_factory=threading.Event)
 
 
 @contextmanager
-def ray_service(application: Application, address: str = "127.0.0.1") -> Iterator[str]:
+def ray_service(
+    application: Application, address: str = "127.0.0.1", tls: ssl.SSLContext | None = None
+) -> Iterator[str]:
     """Serve the application for as long as the block runs; the value is the URL of the service."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -89,5 +91,5 @@ def ray_service(application: Application, address: str = "127.0.0.1") -> Iterato
         def log_message(self, format: str, *args: object) -> None:
             """Log nothing."""
 
-    with served_by(Handler, address) as base:
+    with served_by(Handler, address, tls) as base:
         yield f"{base}{application.prefix}"

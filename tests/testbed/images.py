@@ -137,7 +137,7 @@ class _Knodel:
             "usr/local/bin/ray": data(RAY_COMMAND, EXECUTABLE_MODE),
             "bin/bash": link("/usr/local/bin/bash"),  # where KubeRay's command of a Pod has it
         }
-        return self._image("ray", RAY_EXTRAS, [*SERVER_ENTRYPOINT], [], shell | needed([program]))
+        return self._image("ray", RAY_EXTRAS, [*SERVER_ENTRYPOINT], [], {**shell, **needed([program])})
 
     def _image(
         self, name: str, extras: Iterable[str], entrypoint: list[str], command: list[str], programs: Tree | None = None

@@ -134,6 +134,7 @@ class _Exchange(Exchange):
         send: Send, metrics: LlmMetrics, waker: Waker,
     ) -> None:  # fmt: skip
         super().__init__(engine, request, client, waker)
+        self._refusals = engine.program.refusals
         self._path = path
         self._scope = scope
         self._times: TokenTimes = scope.get(TOKENS_KEY) or TokenTimes(streamed=False)
@@ -165,7 +166,7 @@ class _Exchange(Exchange):
         body = b"".join(pieces)
         if status >= InvalidRequest.status:
             anthropic = self._path.startswith(MESSAGES)
-            status, body = mend_error(status, body, self._engine.program.refusals, anthropic=anthropic)
+            status, body = mend_error(status, body, self._refusals, anthropic=anthropic)
             headers = [(b"content-type", JSON), *(one for one in headers if one[0] != b"content-type")]
         usage = body_usage(body) if status < InvalidRequest.status else None
         if usage is not None:

@@ -100,10 +100,11 @@ class Exchange(ABC):
     async def _connect(self, address: Address) -> UpstreamConnection:
         try:
             if address.port:
-                tls = {"ssl": tls_context(), "server_hostname": address.server_name} if address.server_name else {}
+                name = address.server_name
                 _, connection = await self._loop.create_connection(
-                    UpstreamConnection, address.host, address.port, **tls
-                )
+                    UpstreamConnection, address.host, address.port, ssl=tls_context() if name else None,
+                    server_hostname=name or None,
+                )  # fmt: skip
             else:
                 _, connection = await self._loop.create_unix_connection(UpstreamConnection, str(address.socket))
         except OSError as error:

@@ -350,7 +350,6 @@ def test_a_service_is_served_by_the_default_image_and_runs_no_code() -> None:
         ("a.ranker-serve-svc.default.svc", False),
         ("localhost", False),
         ("10.0.0.1", False),
-        ("[::1]", False),
         ("2130706433", False),
     ],
 )

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from serving.control_api.tls import ensure_certificate
+from serving.engines.base.errors import LoadFailed
 from serving.engines.ray import service
+from serving.engines.upstream.client import tls_context
 from tests.serving.modelserver.client import ask, request
 from tests.serving.modelserver.conftest import Running, Serve
 from tests.support.ray_service import Application, ray_service
@@ -93,6 +99,26 @@ async def test_a_caller_that_leaves_frees_the_slot(front: Running, application: 
         return bool((await front.stats())["active"] == 0)
 
     await eventually(free)
+
+
+async def test_a_service_with_tls_must_have_a_certificate_of_its_name(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority, certificate, key = ensure_certificate(tmp_path / "tls", datetime.now(UTC))
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority))
+    monkeypatch.setattr(service, "START_TIMEOUT", 0.0)
+    tls_context.cache_clear()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with ray_service(Application("1"), tls=context) as url:
+        named = url.replace("127.0.0.1", "localhost")
+        running = await serve(b"", "--storage-uri", f"ray+{named}", "--format", "ray", KNODEL_ALLOW_HOSTS="localhost")
+        assert (await running.get("/x")).json["headers"]["host"] == named.split("/")[2]
+        monkeypatch.delenv("SSL_CERT_FILE")
+        tls_context.cache_clear()
+        with pytest.raises(LoadFailed, match="CERTIFICATE_VERIFY_FAILED"):
+            await serve(b"", "--storage-uri", f"ray+{named}", "--format", "ray", KNODEL_ALLOW_HOSTS="localhost")
+    tls_context.cache_clear()
 
 
 async def test_the_replica_is_ready_only_while_the_service_serves(front: Running, application: Application) -> None:
