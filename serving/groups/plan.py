@@ -114,9 +114,9 @@ def make_plan(
 def _state(spec: Workers, workers: Sequence[Worker], refusal: str) -> State:
     """Return the state of a group with these workers: the most severe cause for which it is not complete."""
     ready = sum(one.phase is Phase.READY for one in workers)
+    message = f"{ready} of {spec.count} workers are ready"
     if ready == spec.count:
-        return State("True", "", f"{_number(ready, spec)} ready")
-    message = f"{_number(ready, spec)} ready"
+        return State("True", "", message)
     for one in sorted(workers, key=lambda one: (not one.lost, one.rank)):
         if one.phase is Phase.ENDED:
             return State("False", LOST, f"{message}: {one.name} ended{_because(one)}")
@@ -127,10 +127,6 @@ def _state(spec: Workers, workers: Sequence[Worker], refusal: str) -> State:
     if refusal:
         return State("False", "WorkerRefused", f"{message}: the cluster refuses a worker: {refusal}")
     return State("Unknown", STARTING, message)
-
-
-def _number(ready: int, spec: Workers) -> str:
-    return f"{ready} of {spec.count} workers {'is' if spec.count == 1 else 'are'}"
 
 
 def _because(worker: Worker) -> str:

@@ -144,7 +144,7 @@ def test_the_state_names_the_worst_cause(given: list[Worker], state: State) -> N
 
 def test_a_refused_worker_is_in_the_state() -> None:
     found = make_plan(Workers(1), LEADER, [], refusal="exceeded quota")
-    said = "0 of 1 workers is ready: the cluster refuses a worker: exceeded quota"
+    said = "0 of 1 workers are ready: the cluster refuses a worker: exceeded quota"
     assert found.state == State("False", "WorkerRefused", said)
 
 
