@@ -14,7 +14,7 @@ UV := $(VENV)-uv/bin/uv
 # ONNX Runtime 1.29 and newer reports to its makers by default; nothing here does.
 export ORT_DISABLE_TELEMETRY := 1
 
-.PHONY: run-llm test-ray test-torch bad-input kserve-samples security sbom help setup run stop test lint format bench bench-cluster simulate races conformance constraints proto schemas clean fuzz test-long test-faults test-faults-long testbed-up testbed-down test-cluster scenarios manifests load soak
+.PHONY: run-llm test-torch bad-input kserve-samples security sbom help setup run stop test lint format bench bench-cluster simulate races conformance constraints proto schemas clean fuzz test-long test-faults test-faults-long testbed-up testbed-down test-cluster scenarios manifests load soak
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -70,10 +70,6 @@ test: setup ## Run the everyday tests
 test-long: setup ## Run the tests of minutes: other programs' clients, OCR over served models, memory, kills, a full disk, the guide's examples
 	$(BIN)/pytest --long --timeout 900 --durations 20 -o cache_dir=.pytest_cache/long $(LAST_FAILED) tests/long
 
-test-ray: setup ## Run the tests with the real Ray Serve, which it installs (400 MB)
-	$(UV) pip install --quiet --python $(BIN)/python --constraint requirements/constraints.txt --editable '.[ray]'
-	$(BIN)/pytest --long --timeout 900 tests/knodel/test_ray.py tests/long/test_ray_policy.py
-
 test-torch: setup ## Run the tests with the real PyTorch, which it installs (with CUDA, 5 GB)
 	$(UV) pip install --quiet --python $(BIN)/python --constraint requirements/constraints.txt --editable '.[huggingface-torch]'
 	$(BIN)/pytest --long --timeout 900 tests/long/test_pytorch.py
@@ -113,10 +109,10 @@ testbed-down: setup ## End it and remove all that it made but its builds
 	$(BIN)/python -m tests.testbed down
 
 # With KUBECONFIG the cluster that it names, with Knodel installed on it; without, the testbed, which stays up.
-# PHASES="shared own-replicas": these phases only (`python -m tests.cluster --help`).
+# PHASES="shared own-replicas": these phases only (`python -m tests.cluster --help`). The phase `ray` needs KubeRay.
 test-cluster: setup ## Run contract, scenarios and cluster tests on real Kubernetes with Knative
 ifndef KUBECONFIG
-	$(BIN)/python -m tests.testbed up --knodel --eventing
+	$(BIN)/python -m tests.testbed up --knodel --eventing $(if $(PHASES),$(if $(filter ray,$(PHASES)),--ray),--ray)
 endif
 	$(BIN)/python -m tests.cluster $(if $(AGAIN),--again) $(if $(PHASES),--phases $(PHASES))
 

@@ -6,6 +6,8 @@ measures durations; the wall clock determines the hour.
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -13,11 +15,11 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from autoscaler.metrics.stat import Sample
-from autoscaler.usage.meter import HOUR, KEPT_HOURS, NOTHING, Replica, Spent, Usage, hours_between
+from autoscaler.usage.meter import BESIDE_ANNOTATION, HOUR, KEPT_HOURS, NOTHING, Replica, Spent, Usage, hours_between
 from autoscaler.usage.tokens import TokenReadings
 from autoscaler.warmpool.claims.pods import FINISHED
 from autoscaler.warmpool.spec import requests_of
-from clusters.base.objects import Object, key_of, parse_timestamp
+from clusters.base.objects import Object, annotations_of, key_of, parse_timestamp
 from clusters.base.quantities import parse_quantity
 from clusters.net.endpoints import is_ready
 
@@ -170,8 +172,12 @@ def is_held(pod: Object) -> bool:
     return not ended and (bool((pod.get("spec") or {}).get("nodeName")) or is_ready(pod))
 
 
-def replica_of(pod_spec: Object) -> Replica:
-    """Return the resource requests of a Pod with this spec; extended resources (`nvidia.com/gpu`) by their limits."""
+def replica_of(pod: Object) -> Replica:
+    """Return the resource requests of a Pod or Pod template; extended resources (`nvidia.com/gpu`) by their limits.
+
+    Those of other Pods that belong to it are added.
+    """
+    pod_spec = pod.get("spec") or {}
     cpu, memory = requests_of(pod_spec)
     found = {"cpu": float(cpu), "memory": float(memory)}
     for container in pod_spec.get("containers") or ():
@@ -179,4 +185,15 @@ def replica_of(pod_spec: Object) -> Replica:
             if "/" in name:
                 with suppress(ValueError):
                     found[name] = found.get(name, 0.0) + float(parse_quantity(str(amount)))
+    for name, more in _beside(pod).items():
+        found[name] = found.get(name, 0.0) + more
     return {name: amount for name, amount in found.items() if amount}
+
+
+def _beside(pod: Object) -> Replica:
+    """Return the resources of the Pods that belong to this one; nothing if the annotation is not readable."""
+    try:
+        found = json.loads(annotations_of({"metadata": {}, **pod}).get(BESIDE_ANNOTATION, "{}"))
+        return {str(name): float(amount) for name, amount in found.items() if 0.0 <= float(amount) < math.inf}
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return {}

@@ -45,7 +45,7 @@ class UsageLedger:
         if (account := self._accounts.get(key)) is None:
             configuration = labels_of(pod_autoscaler).get(LABEL_CONFIGURATION)
             group = f"{key.namespace}/{configuration}" if configuration else ""
-            replica = replica_of(deployment["spec"]["template"].get("spec") or {})
+            replica = replica_of(deployment["spec"]["template"])
             account = self._accounts[key] = Account(read_usage(pod_autoscaler), group, replica)
             phase = zlib.crc32(str(key).encode()) / 2**32  # so that accounts are not written together after a start
             account.saved_at = self._clock.monotonic() - self._interval * phase

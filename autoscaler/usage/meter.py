@@ -33,6 +33,10 @@ USAGE_ANNOTATION: Final = "autoscaling.knodel.dev/usage"
 CANARY_ANNOTATION: Final = "autoscaling.knodel.dev/canary"
 """On the PodAutoscalers of a version under trial: `true`, written by the controller of rollouts."""
 
+BESIDE_ANNOTATION: Final = "autoscaling.knodel.dev/beside"
+"""On a Pod template: resources of the Pods that belong to each of its Pods (`{"cpu":16.0,"nvidia.com/gpu":2.0}`). They
+are billed for as long as the Pod itself."""
+
 KEPT_HOURS: Final = 25
 """The present hour, and a day before it."""
 KEPT_DAYS: Final = 32

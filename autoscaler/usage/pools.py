@@ -80,7 +80,7 @@ class PoolUsageLedger:
         """
         now = self._now()
         if members:
-            account.resize(replica_of(next(reversed(list(members.values()))).get("spec") or {}), now)
+            account.resize(replica_of(next(reversed(list(members.values())))), now)
         account.observe(members.values(), now)
 
     def _now(self) -> ClockReading:

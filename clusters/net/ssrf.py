@@ -50,6 +50,14 @@ REFUSED_V6: Final = tuple(
         "3fff::/20",  # documentation
     )
 )
+LOCAL: Final = tuple(
+    ipaddress.ip_network(network)
+    for network in (
+        "0.0.0.0/8", "127.0.0.0/8", "168.63.129.16/32", "169.254.0.0/16", "192.0.0.0/24", "224.0.0.0/4", "240.0.0.0/4",
+        "::/127", "fd00:ec2::254/128", "fe80::/10", "ff00::/8",
+    )
+)  # fmt: skip
+"""This machine, its link, groups, and the metadata of clouds at other addresses."""
 NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")  # the last 32 bits are an IPv4 address
 
 
@@ -76,6 +84,34 @@ def check_addresses(host: str, addresses: Iterable[str], allow_hosts: frozenset[
                 f"host {host!r} has the address {address}, which is private or reserved: "
                 f"to allow it, an administrator adds {host!r} to the allowed hosts of the settings"
             )
+
+
+def check_service(host: str, addresses: Iterable[str], allow_hosts: frozenset[str]) -> None:
+    """Refuse a host as `check_addresses` does, and a name that leads to this machine or its link.
+
+    Raises AddressRefused.
+
+    A name in `allow_hosts` may be that of a Service, which its owner can point elsewhere (`type: ExternalName`): to the
+    server that checks it, or to a cloud's metadata. Addresses, and `localhost`, are allowed as they are written.
+    """
+    check_addresses(host, addresses, allow_hosts)
+    if is_loopback(host) or _is_address(host):
+        return
+    for address in addresses:
+        if is_local(address):
+            raise AddressRefused(f"host {host!r} has the address {address}, which is of this machine or of its link")
+
+
+def is_local(address: str) -> bool:
+    """Return whether an IP address is of this machine, of its link (cloud metadata), or of a group.
+
+    Other private addresses are those of a cluster's Services. True for a text that is not an address.
+    """
+    try:
+        ip = _meant(ipaddress.ip_address(address.partition("%")[0]))
+    except ValueError:
+        return True
+    return any(ip in network for network in LOCAL if network.version == ip.version)
 
 
 def is_allowed(host: str, allow_hosts: frozenset[str]) -> bool:
@@ -118,6 +154,14 @@ def _meant(ip: _Address) -> _Address:
         if ip in NAT64:
             return ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
     return ip
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return False
+    return True
 
 
 def _normal(host: str) -> str:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from clusters.base.quantities import parse_quantity
-from serving.types.model import ModelSpec, Resources
+from serving.types.model import ModelSpec
+from serving.types.resources import Resources
 from serving.types.settings.prices import HOUR, Prices
 
 HOURS_OF_MONTH: Final = 730.0
@@ -47,7 +48,8 @@ class Forecast:
 def make_forecast(spec: ModelSpec, prices: Prices) -> Forecast:
     """Return the forecast of a Model. With variants, each has the same bounds, and their costs are added."""
     sizes = [variant.resources for variant in spec.variants] or [spec.resources]
-    hours = [prices.of_second(replica_from(size)) * HOUR for size in sizes]
+    beside = 0.0 if spec.workers is None else spec.workers.count * _price(spec.workers.resources, prices)
+    hours = [_price(size, prices) + beside for size in sizes]
     scaling = spec.scaling
     stays = scaling.scale_to_zero_after if not scaling.min_replicas and scaling.scale_to_zero_after > 0 else None
     return Forecast(
@@ -60,6 +62,6 @@ def make_forecast(spec: ModelSpec, prices: Prices) -> Forecast:
     )
 
 
-def replica_from(resources: Resources) -> dict[str, float]:
-    """Return the cores and bytes that one replica requests."""
-    return {"cpu": float(parse_quantity(resources.cpu)), "memory": float(parse_quantity(resources.memory))}
+def _price(resources: Resources, prices: Prices) -> float:
+    """Return the cost of one Pod for an hour."""
+    return prices.of_second({name: float(parse_quantity(text)) for name, text in resources.amounts().items()}) * HOUR

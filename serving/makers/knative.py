@@ -28,8 +28,7 @@ from serving.makers.names import digest_of
 from serving.makers.pod_spec import make_template, server_settings
 from serving.makers.targets import first_traffic
 from serving.types.annotations import ANNOTATION_APPLIED, ANNOTATION_PERCENT, LABEL_GENERATION, LABEL_MODEL
-from serving.types.llm import loads_adapters
-from serving.types.model import Model
+from serving.types.model import Model, loads_adapters
 from serving.types.scaling import Scaling
 from serving.types.settings.runtimes import runtime_fault
 from serving.types.settings.settings import Settings
@@ -75,7 +74,9 @@ def make_templates(model: Model, settings: Settings) -> dict[str, Object]:
     only Revisions with this label (knative/serving `pkg/reconciler/route/traffic`). A Revision that was created without
     the Service must be usable in a canary or a rollback when the Service owns the Route.
     """
-    variants, server = model.spec.variants, server_settings(model.spec.runtime, model.spec.model_format, settings)
+    spec = model.spec
+    needed = "" if spec.ray.service else spec.model_format  # the engine of a service is elsewhere
+    variants, server = spec.variants, server_settings(spec.runtime, needed, settings)
     templates = (
         {names.variant_configuration(model, one): make_template(model, one, server) for one in variants}
         if variants
@@ -123,7 +124,7 @@ def render(model_obj: Object, settings: Settings) -> list[Object]:
     if fault := runtime_fault(settings.runtimes, model.spec.runtime):
         raise Invalid(f"{MODEL.kind} {model.name}", [FieldError("spec.runtime.name", fault)])
     traffic = first_traffic(model)
-    adapters = [make_adapters(model)] if loads_adapters(model.spec.model_format, model.spec.llm) else []
+    adapters = [make_adapters(model)] if loads_adapters(model.spec) else []
     if not model.spec.variants:
         return [*adapters, make_service(model, settings, traffic)]
     return [*adapters, *make_configurations(model, settings), make_route(model, traffic)]

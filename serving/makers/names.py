@@ -13,6 +13,7 @@ DIGESTS_PREFIX = "knodel-digests-"
 ADAPTERS_PREFIX = "knodel-adapters-"
 HASH_LENGTH = 10
 """Hex digits: 40 bits are enough to distinguish the versions of one Model."""
+GROUP_TOKEN_PREFIX = "knodel-group-"  # noqa: S105 - a name
 
 
 def service(model: Model) -> str:
@@ -46,6 +47,14 @@ def digests(model: Model) -> str:
 def adapters(model: Model) -> str:
     """Return the name of the ConfigMap with the adapters of the Model's versions, which their replicas mount."""
     return f"{ADAPTERS_PREFIX}{model.uid or model.name}"
+
+
+def group_token(model: Model) -> str:
+    """Return the name of the Secret with the token of the Model's groups, by which workers and leaders know each other.
+
+    It has the Model's uid, as the name of `digests` has.
+    """
+    return f"{GROUP_TOKEN_PREFIX}{model.uid or model.name}"
 
 
 def configurations(model: Model) -> tuple[str, ...]:

@@ -12,28 +12,36 @@ from dataclasses import replace
 from typing import Any
 
 from autoscaler.types import CLASS
+from autoscaler.usage.meter import BESIDE_ANNOTATION
 from autoscaler.warmpool.claims.marks import ANNOTATION_LOAD
 from clusters.base.durations import format_duration
 from clusters.base.objects import ANNOTATION_CLASS, Object
-from clusters.base.quantities import format_cores
+from clusters.base.quantities import format_cores, parse_quantity
 from serving.makers import names
-from serving.makers.volumes import Mount, adapters, claim, credentials, digests, scratch
+from serving.makers.volumes import Mount, adapters, claim, credentials, digests, group_token, scratch, shared_memory
 from serving.types.annotations import (
     ANNOTATION_DIGEST,
     ANNOTATION_STORAGE_URI,
     ANNOTATION_VARIANTS,
     ANNOTATION_VERSION,
+    ANNOTATION_WORKERS,
+    LABEL_GROUP_ROLE,
     LABEL_MODEL,
     LABEL_VARIANT,
 )
 from serving.types.code import runs_code
-from serving.types.llm import NO_LLM, Llm, loads_adapters
-from serving.types.model import Model, ModelSpec, Resources, ServerSpec, Variant, claims_of
+from serving.types.llm import NO_LLM, Llm
+from serving.types.model import Model, ModelSpec, ServerSpec, Variant, claims_of, loads_adapters
+from serving.types.ray import own_service
+from serving.types.resources import Resources
 from serving.types.settings.runtimes import runtime_of
 from serving.types.settings.settings import ServerSettings, Settings
 from serving.types.warm_pool import PoolTemplate
+from serving.types.workers import Workers, to_json
 
 CONTAINER = "server"
+LEADER = "leader"
+"""Value of the label `knodel.dev/group-role`."""
 PORT_NAME = "http1"
 """Knative reads the protocol from the port's name."""
 READY_PATH = "/v2/health/ready"
@@ -63,6 +71,7 @@ its end (golang/go#40747, knative/serving#12387). queue-proxy gets it as a varia
 def make_template(model: Model, variant: Variant | None, server: ServerSettings) -> Object:
     """Return `spec.template` of a Service or Configuration, without the label of its version."""
     labels = {LABEL_MODEL: model.name} | ({LABEL_VARIANT: variant.name} if variant else {})
+    labels |= {LABEL_GROUP_ROLE: LEADER} if model.spec.workers else {}
     return {
         "metadata": {"labels": labels, "annotations": _annotations(model, _resources(model, variant))},
         "spec": make_revision_spec(model, variant, server),
@@ -72,11 +81,16 @@ def make_template(model: Model, variant: Variant | None, server: ServerSettings)
 def make_revision_spec(model: Model, variant: Variant | None, server: ServerSettings) -> Object:
     """Return a RevisionSpec with one container, which runs the model."""
     resources = _resources(model, variant)
-    record = "" if model.spec.digest else names.digests(model)
-    mounts = _mounts(model.spec.secret, claims_of(model.spec), record)
-    if loads_adapters(model.spec.model_format, model.spec.llm):
+    spec = model.spec
+    record = "" if spec.digest or spec.ray.service else names.digests(model)
+    mounts = _mounts(spec.secret, claims_of(spec), record)
+    if loads_adapters(spec):
         mounts.append(adapters(names.adapters(model)))
-    return _revision_spec(model.spec, resources, _arguments(model, resources), mounts, server)
+    if spec.workers is not None:
+        mounts += [group_token(names.group_token(model)), shared_memory()]
+    if own := own_service(spec.ray.service, model.namespace):
+        server = replace(server, allow_hosts=",".join(filter(None, (server.allow_hosts, own))))
+    return _revision_spec(spec, resources, _arguments(model, resources), mounts, server)
 
 
 def make_member_spec(template: PoolTemplate, server: ServerSettings) -> Object:
@@ -151,8 +165,21 @@ def _annotations(model: Model, resources: Resources) -> dict[str, str]:
         ANNOTATION_VERSION: spec.version,
         ANNOTATION_VARIANTS: ",".join(sorted(variant.name for variant in spec.variants)),
         ANNOTATION_LOAD: _load_parameters(model, resources),
+        **_group_annotations(spec.workers),
     }
     return {name: value for name, value in found.items() if value}
+
+
+def _group_annotations(workers: Workers | None) -> dict[str, str]:
+    """Return what the controller of groups and the autoscaler's accounts must know of a replica's workers.
+
+    The template has it, so that a leader always has the workers of its own Revision, whatever the Model is now.
+    """
+    if workers is None:
+        return {}
+    amounts = {name: float(parse_quantity(text)) * workers.count for name, text in workers.resources.amounts().items()}
+    beside = json.dumps(amounts, sort_keys=True, separators=(",", ":"))
+    return {ANNOTATION_WORKERS: to_json(workers), BESIDE_ANNOTATION: beside}
 
 
 def _load_parameters(model: Model, resources: Resources) -> str:
@@ -170,6 +197,7 @@ def _load_parameters(model: Model, resources: Resources) -> str:
     if spec.batching is not None:
         parameters |= {"maxBatchSize": spec.batching.max_batch_size, "maxBatchLatency": spec.batching.max_latency}
     parameters["llm"] = _llm_parameters(_llm_of_template(spec))
+    parameters["ray"] = {"application": spec.ray.application} if spec.ray.application else {}
     given = {name: value for name, value in parameters.items() if value}
     return json.dumps(given, sort_keys=True, separators=(",", ":"))
 
@@ -182,7 +210,7 @@ def make_adapter_entries(llm: Llm) -> list[Object]:
 
 def _llm_of_template(spec: ModelSpec) -> Llm:
     """Return the options of which each change makes a version: without adapters that are loaded later."""
-    return replace(spec.llm, adapters=()) if loads_adapters(spec.model_format, spec.llm) else spec.llm
+    return replace(spec.llm, adapters=()) if loads_adapters(spec) else spec.llm
 
 
 def _llm_parameters(llm: Llm) -> Object:
@@ -198,7 +226,7 @@ def _llm_parameters(llm: Llm) -> Object:
 
 
 def _container(arguments: list[str], resources: Resources, mounts: Sequence[Mount], server: ServerSettings) -> Object:
-    amounts = {"cpu": resources.cpu, "memory": resources.memory}
+    amounts = resources.amounts()
     container: Object = {
         "name": CONTAINER,
         "image": server.image,
@@ -243,13 +271,24 @@ def _arguments(model: Model, resources: Resources) -> list[str]:
         ("--slots", spec.container_concurrency or ""),
         ("--timeout", int(spec.timeout)),
         ("--cpu", format_cores(resources.cpu)),
+        ("--ray-application", spec.ray.application),
     ]
     if spec.batching is not None:
         options += [
             ("--max-batch-size", spec.batching.max_batch_size),
             ("--max-batch-latency", f"{spec.batching.max_latency:g}"),
         ]
-    return [*_command_line(options), *_llm_arguments(_llm_of_template(spec)), *_allow_code(spec.model_format)]
+    code = [] if spec.ray.service else _allow_code(spec.model_format)
+    llm = _llm_arguments(_llm_of_template(spec))
+    return [*_command_line(options), *_group_arguments(spec.workers), *llm, *code]
+
+
+def _group_arguments(workers: Workers | None) -> list[str]:
+    """Return what a leader must know of its workers."""
+    if workers is None:
+        return []
+    cpu = format_cores(workers.resources.cpu)
+    return _command_line([("--workers", workers.count), ("--worker-cpu", cpu), ("--on-loss", workers.on_loss)])
 
 
 def _llm_arguments(llm: Llm) -> list[str]:

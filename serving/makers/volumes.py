@@ -7,6 +7,7 @@ from typing import Final
 
 from autoscaler.warmpool.claims.marks import DIGESTS_VARIABLE, DIGESTS_VOLUME
 from clusters.base.objects import Object
+from serving.engines.base.group import GROUP_VARIABLE
 from serving.modelserver.base.adapter_list import ADAPTERS_VARIABLE
 
 CREDENTIALS_PATH: Final = "/etc/knodel/credentials"
@@ -14,6 +15,7 @@ CREDENTIALS: Final = "KNODEL_CREDENTIALS"
 """Environment variable with the folder of the credentials (`serving.storage.transfer.credentials`)."""
 DIGESTS_PATH: Final = "/etc/knodel/digests"
 ADAPTERS_PATH: Final = "/etc/knodel/adapters"
+GROUP_PATH: Final = "/etc/knodel/group"
 CLAIMS_PATH: Final = "/mnt/pvc"
 """Folder with the claims of `pvc://CLAIM/PATH`, each in a folder of its name (`serving.storage.sources.local`)."""
 
@@ -58,6 +60,16 @@ def digests(config_map: str) -> Mount:
 def adapters(config_map: str) -> Mount:
     """Return the list of adapters, which changes while a replica runs."""
     return Mount("adapters", ADAPTERS_PATH, {"configMap": {"name": config_map}}, True, ADAPTERS_VARIABLE)
+
+
+def group_token(secret: str) -> Mount:
+    """Return the token of the Model's groups as a file."""
+    return Mount("group", GROUP_PATH, {"secret": {"secretName": secret}}, True, GROUP_VARIABLE)
+
+
+def shared_memory() -> Mount:
+    """Return memory that processes share, which counts as the container's: its own /dev/shm has only 64 MiB."""
+    return Mount("shared-memory", "/dev/shm", {"emptyDir": {"medium": "Memory"}}, read_only=False)  # noqa: S108
 
 
 def claim(name: str, number: int = 1) -> Mount:

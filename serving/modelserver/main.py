@@ -14,6 +14,8 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -71,6 +73,10 @@ def serve(argv: Sequence[str], environ: Mapping[str, str], on_ready: Callable[[]
     if options.pool is not None:  # a pool member keeps its assignment when its container restarts
         options = replace(options, assignment=AssignmentFile(options.scratch, options.bounds).read())
     os.environ.pop(VARIABLE, None)  # hide the token from the model's code and child processes
+    if options.group.rank and options.assignment is not None:
+        gc.enable()
+        _work(options, options.assignment)
+        return
     sockets = _bind(options)
     log_to_stderr()
     flush_each_line()
@@ -87,6 +93,25 @@ def serve(argv: Sequence[str], environ: Mapping[str, str], on_ready: Callable[[]
     if options.pool is None or options.assignment is not None:  # no request waits for a free pool member's imports
         startup.imports = _milliseconds_since_start()
     run(options, sockets, artifact, startup, on_ready)
+
+
+def _work(options: ServerOptions, model: Assignment) -> None:
+    """Compute for the leader of this replica. Raises StorageError, EngineError."""
+    from serving.modelserver.execution.adapters import fetch_adapters
+    from serving.modelserver.execution.loading import make_engine_options
+    from serving.modelserver.worker import work
+
+    def fetched(uri: str, digest: str) -> Artifact:
+        return fetch(uri, digest, options.cache, options.allow_hosts)
+
+    with ExitStack() as files:
+        adapters = fetch_adapters(model.llm.adapters, fetched, files)
+        work(
+            model.format,
+            cache(lambda: fetched(model.storage_uri, model.digest)),  # its files stay while the worker works
+            make_engine_options(options, model, adapters),
+            (options.group.leader, options.management_port),
+        )
 
 
 def _import_for_pool(pool: Pool) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final
@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from starlette.types import ASGIApp
 
-from serving.engines.base.container_limits import container_limits
-from serving.engines.base.engine import Adapter, EngineOptions, LlmOptions
 from serving.engines.base.errors import Cancelled
 from serving.modelserver.base.adapter_list import AdapterListFile
 from serving.modelserver.base.assignment import Assignment, BatchBounds, ModelBounds
@@ -24,10 +22,10 @@ from serving.modelserver.base.options import ServerOptions
 from serving.modelserver.base.stats import DownloadProgress, StartupTimes, Stats
 from serving.modelserver.endpoints.app import DataApp
 from serving.modelserver.endpoints.endpoints import make_endpoints
-from serving.modelserver.execution.adapters import fetch_adapter
+from serving.modelserver.execution.adapters import fetch_adapters
 from serving.modelserver.execution.inference import Inference
 from serving.modelserver.execution.lifecycle import ModelLifecycle, ServedModel
-from serving.modelserver.execution.loading import load_model
+from serving.modelserver.execution.loading import load_model, make_engine_options
 from serving.modelserver.execution.memory import quick_gauge
 from serving.modelserver.execution.slot_queue import SlotQueue
 from serving.modelserver.execution.workers import HungThreads, Job, Workers, nesting_limit, stack_for, waiting_threads
@@ -117,11 +115,14 @@ class ModelHost:
         def load(_: object) -> ServedModel:
             with ExitStack() as files:
                 sync = self._adapter_sync(files)
-                adapters = self._fetch_adapters(files) if sync is None else sync.prepare()
-                model = job(engine_options=self._engine_options(adapters, dynamic=sync is not None))
+                sources = self.assignment.llm.adapters
+                adapters = fetch_adapters(sources, self._fetch, files) if sync is None else sync.prepare()
+                dynamic = sync is not None
+                options = make_engine_options(self._context.options, self.assignment, adapters, dynamic=dynamic)
+                model = job(engine_options=options)
                 kept = self._keep(model, files)
                 if sync is not None:
-                    sync.attach(upstream_of(model.engine))
+                    sync.attach(model.engine)
                 return kept
 
         loading = self.workers.submit(load).result if run is None else run(load)
@@ -145,6 +146,7 @@ class ModelHost:
             count_tokens(upstream, self._stats)
             self._following = self._loop.create_task(follow(upstream, self.lifecycle, self._stats))
         self.lifecycle.set_model(model)
+        self._context.observability.metrics.serves_own_paths = self.lifecycle.serves_own_paths
         log.info(
             "serving model=%s revision=%s platform=%s imports=%.0fms load=%.0fms warmup=%.0fms",
             model.name, model.revision, model.signature.platform, startup.imports, startup.load, startup.warmup,
@@ -177,15 +179,6 @@ class ModelHost:
         options = self._context.options
         return fetch(uri, digest, options.cache, options.allow_hosts, progress=progress)
 
-    def _fetch_adapters(self, files: ExitStack) -> Sequence[Adapter]:
-        """Return the adapters that are loaded with the model, on disk until `files` is closed. Raises LoadFailed."""
-        adapters = []
-        for source in self.assignment.llm.adapters:
-            found = fetch_adapter(source, self._fetch)
-            files.enter_context(found.folder)
-            adapters.append(found.adapter)
-        return adapters
-
     def _adapter_sync(self, files: ExitStack) -> AdapterSync | None:
         """Return what follows the platform's list of adapters until `files` is closed; None without such a list."""
         folder = self._context.options.adapters
@@ -197,26 +190,6 @@ class ModelHost:
         sync = AdapterSync(self.assignment.name, list_file, self._fetch, self._stats)
         files.callback(sync.close)
         return sync
-
-    def _engine_options(self, adapters: Sequence[Adapter], *, dynamic: bool) -> EngineOptions:
-        options, model, llm = self._context.options, self.assignment, self.assignment.llm
-        return EngineOptions(
-            threads=model.bounds.threads,
-            allow_code=options.allow_code,
-            signature=options.signature,
-            name=model.name,
-            slots=model.bounds.engine_slots,
-            memory=options.memory_limit or container_limits().memory,
-            timeout=model.bounds.timeout,
-            llm=LlmOptions(
-                llm.context_length,
-                llm.embeddings,
-                tuple(adapters),
-                llm.tool_parser,
-                tuple(sorted(llm.engine_args.items())),
-                dynamic,
-            ),
-        )
 
     def _keep(self, model: ServedModel, files: ExitStack) -> ServedModel:
         """Keep the loaded model and its files for `close`.

@@ -68,7 +68,7 @@ def _unavailable(spec: Object, settings: Settings) -> list[FieldError]:
     """Return errors for features that the spec uses and this platform does not have."""
     errors = []
     adapters = (spec.get("llm") or {}).get("adapters") or ()
-    uris = {"spec.storageUri": spec["storageUri"]}
+    uris = {"spec.storageUri": spec.get("storageUri") or ""}
     uris |= {f"spec.llm.adapters[{index}].uri": one["uri"] for index, one in enumerate(adapters)}
     for path, uri in uris.items():
         if claim_of(uri):

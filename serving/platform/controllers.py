@@ -21,6 +21,9 @@ from eventing.controller.controller import EventController
 from eventing.controller.expiry import ModelEventExpiry
 from eventing.controller.source_controller import EventSourceController
 from eventing.mapping.event_source import Reach
+from serving.groups.controller import COMPONENT as GROUPS_COMPONENT
+from serving.groups.controller import GroupController
+from serving.groups.states import OneMachine, PodGroupStates
 from serving.platform.event_files import EventFiles
 from serving.platform.event_limits import bounds_of
 from serving.platform.model_events import ModelTarget
@@ -43,12 +46,12 @@ class Controllers:
     """All controllers. Create it before `informers.run()`, because it registers the informers that it needs.
 
     `reach` returns whether EventSources of a namespace may name Models in other namespaces. `files` keeps local files
-    that events name.
+    that events name. `with_pods` is whether the workers of groups are Pods, as on Kubernetes.
     """
 
     def __init__(
         self, cluster: Cluster, informers: Informers, settings: Settings, clock: Clock, flags: Flags, reach: Reach,
-        files: EventFiles | None = None,
+        files: EventFiles | None = None, *, with_pods: bool = False,
     ) -> None:  # fmt: skip
         self._pages, self._prometheus = PodHttpClient(TIMEOUT), Prometheus(settings.rollout.prometheus_url)
         models = ModelController(
@@ -61,6 +64,7 @@ class Controllers:
             flags=flags,
             observer=PodObserver(cluster, self._pages),
             metrics=self._prometheus,
+            groups=PodGroupStates(informers) if with_pods else OneMachine(),
         )
         pools = WarmPoolController(cluster, informers, settings=settings)
         target, recorder = ModelTarget(cluster, reach, files), Recorder(cluster, EVENTS_COMPONENT, clock)
@@ -68,10 +72,12 @@ class Controllers:
         sources = EventSourceController(cluster, informers, clock=clock, reach=reach, most=settings.events.pending)
         expiry = ModelEventExpiry(cluster, informers[MODEL_EVENT], clock, bounds_of(settings.events))
         emitter = make_emitter(cluster, informers, settings.events, clock)
-        self.parts: tuple[Part, ...] = (models, pools, events, sources, expiry, emitter)
+        recorder = Recorder(cluster, GROUPS_COMPONENT, clock)
+        groups = [GroupController(cluster, informers, clock=clock, recorder=recorder)] if with_pods else []
+        self.parts: tuple[Part, ...] = (models, pools, events, sources, expiry, emitter, *groups)
         self.queues: tuple[Controller, ...] = (
             models.controller, pools.controller, events.controller, events.without_model,
-            sources.controller, emitter.outboxes, emitter.controller,
+            sources.controller, emitter.outboxes, emitter.controller, *(one.controller for one in groups),
         )  # fmt: skip
 
     async def close(self) -> None:

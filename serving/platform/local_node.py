@@ -18,6 +18,7 @@ from clusters.net.authority import url_host
 from clusters.net.hosts import ANY, LOOPBACK_NAMES
 from clusters.net.ssrf import LOOPBACK_HOSTS, is_loopback
 from clusters.runtime.informer import Informers
+from serving.engines.base.group import ONE_MACHINE_VARIABLE
 from serving.modelserver import preload
 from serving.storage.kept import FOLDER_VARIABLE, LIMIT_VARIABLE, size_limit
 from serving.types.settings.ports import port_options
@@ -68,6 +69,7 @@ def _server_image(state: Path, hosts: tuple[str, ...]) -> ContainerImage:
             "KNODEL_CACHE": str(state / ARTIFACTS_FOLDER),
             FOLDER_VARIABLE: str(state / KEPT_FOLDER),
             LIMIT_VARIABLE: str(size_limit(os.environ)),
+            ONE_MACHINE_VARIABLE: "1",
             "KNODEL_ALLOW_HOSTS": ",".join(sorted(LOOPBACK_HOSTS)),
             "KNODEL_ALLOWED_HOSTS": ",".join((*hosts, f"*{PATH_FORM_DOMAIN}")),  # as sent by the gateway
             "ORT_DISABLE_TELEMETRY": "1",  # ONNX Runtime 1.29 and newer sends telemetry by default

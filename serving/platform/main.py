@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager
 
 from clusters.base.api import Cluster
 from clusters.base.clock import Clock
-from clusters.base.objects import POD_AUTOSCALER, REVISION
+from clusters.base.objects import POD, POD_AUTOSCALER, REVISION
 from clusters.kubernetes import KubernetesCluster
 from clusters.runtime.informer import Informers
 from clusters.runtime.manager.manager import Component
@@ -20,14 +20,15 @@ from clusters.runtime.manager.options import Options
 from clusters.runtime.manager.process import ControlPlaneProgram, run_program
 from serving.platform.controllers import Controllers
 from serving.reconciler.flags import ConfigMapFlags
-from serving.types.annotations import LABEL_MODEL
+from serving.types.annotations import LABEL_GROUP_ROLE, LABEL_MODEL
 from serving.types.settings.settings import Settings, settings_from_text
 
 SYSTEM = "knodel-system"
 """The platform's namespace. Its administrators create EventSources there, which may name Models in any namespace."""
 
-SELECTORS = {REVISION: LABEL_MODEL, POD_AUTOSCALER: LABEL_MODEL}
-"""Watch only objects of Models. Services, Configurations and Routes are watched unfiltered, to find name conflicts."""
+SELECTORS = {REVISION: LABEL_MODEL, POD_AUTOSCALER: LABEL_MODEL, POD: LABEL_GROUP_ROLE}
+"""Watch only objects of Models, and of Pods only those of groups. Services, Configurations and Routes are watched
+unfiltered, to find name conflicts."""
 
 
 def connect(options: Options) -> AbstractAsyncContextManager[Cluster]:
@@ -39,8 +40,9 @@ def make(cluster: Cluster, options: Options, settings: Settings, clock: Clock) -
     """Return the controllers with their informers."""
     informers = Informers(cluster, clock, namespace=options.namespace, selectors=SELECTORS)
     ours = Controllers(
-        cluster, informers, settings, clock, ConfigMapFlags(cluster, clock), reach=lambda namespace: namespace == SYSTEM
-    )
+        cluster, informers, settings, clock, ConfigMapFlags(cluster, clock),
+        reach=lambda namespace: namespace == SYSTEM, with_pods=True,
+    )  # fmt: skip
 
     async def run() -> None:
         try:

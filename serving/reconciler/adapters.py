@@ -19,13 +19,12 @@ from serving.makers.adapters import make_adapter_list, make_adapters
 from serving.reconciler.actions import Action, Apply, Patch
 from serving.reconciler.observe import World
 from serving.types.lifecycle import GOOD, State
-from serving.types.llm import loads_adapters
-from serving.types.model import Model
+from serving.types.model import Model, loads_adapters
 
 
 def adapter_actions(model: Model, world: World, newest: Collection[str]) -> Iterator[Action]:
     """Return the writes of the adapters; `newest` are the revisions of the spec's version, empty before it exists."""
-    if not loads_adapters(model.spec.model_format, model.spec.llm):
+    if not loads_adapters(model.spec):
         return
     text = json.dumps(make_adapter_list(model), sort_keys=True, separators=(",", ":"))
     ours = [one for one in world.autoscalers if name_of(one) in newest]
@@ -42,7 +41,7 @@ def adapter_actions(model: Model, world: World, newest: Collection[str]) -> Iter
 
 def adapters_state(model: Model, world: World) -> State | None:
     """Return whether the adapters are served by all replicas; None for a Model that does not load them later."""
-    if not loads_adapters(model.spec.model_format, model.spec.llm):
+    if not loads_adapters(model.spec):
         return None
     running = [one for one in world.autoscalers if int((one.get("status") or {}).get("actualScale") or 0) > 0]
     found = [(name_of(one), condition) for one in running if (condition := adapters_condition_of(one)) is not None]

@@ -27,6 +27,7 @@ from clusters.base.objects import (
 from clusters.runtime.controller import Controller
 from clusters.runtime.informer import Informers
 from clusters.runtime.recorder import Recorder
+from serving.groups.states import GroupStates, OneMachine
 from serving.reconciler.flags import Flags
 from serving.reconciler.model import ModelReconciler
 from serving.reconciler.observe import prepare_informers
@@ -34,7 +35,7 @@ from serving.reconciler.preconditions import rival_keys
 from serving.reconciler.rollout.judging.observer_port import Metrics, NoObserver, Observer
 from serving.reconciler.rollouts import RolloutJudge
 from serving.types.annotations import LABEL_MODEL
-from serving.types.code import runs_code
+from serving.types.code import code_format
 from serving.types.settings.settings import Settings
 
 COMPONENT = "knodel"
@@ -47,6 +48,8 @@ ten times within this time, and only readers of the status need the result."""
 
 NO_OBSERVER = NoObserver()
 """The default observer."""
+ONE_MACHINE = OneMachine()
+"""The default of `groups`: no Pods are watched."""
 
 BOOKKEEPING = frozenset({"resourceVersion", "managedFields"})
 """Metadata that changes with every write."""
@@ -70,13 +73,15 @@ class ModelController:
         flags: Flags,
         observer: Observer = NO_OBSERVER,
         metrics: Metrics = NO_OBSERVER,
+        groups: GroupStates = ONE_MACHINE,
         elapsed: Callable[[], float] | None = None,
     ) -> None:
         prepare_informers(informers)
         self._informers = informers
         rollouts = RolloutJudge(observer, metrics)
-        reconciler = ModelReconciler(cluster, informers, settings, clock, recorder, flags, rollouts, elapsed)
+        reconciler = ModelReconciler(cluster, informers, settings, clock, recorder, flags, rollouts, groups, elapsed)
         self.controller = Controller("model", reconciler.reconcile)
+        groups.watch(self.controller)
         self.controller.watches_mapped(informers[MODEL], lambda model: [key_of(model)], delay_of_change)
         self.controller.watches_mapped(informers[MODEL], partial(rival_keys, informers[MODEL]), delay_of_change)
         for kind in (SERVICE, CONFIGURATION, ROUTE):
@@ -91,7 +96,7 @@ class ModelController:
 
         def has_code(model: Object) -> bool:
             spec = model.get("spec")
-            return isinstance(spec, dict) and runs_code(str(spec.get("modelFormat")))
+            return isinstance(spec, dict) and bool(code_format(spec))
 
         name = name_of(namespace)
         return [key_of(one) for one in self._informers[MODEL] if namespace_of(one) == name and has_code(one)]

@@ -29,6 +29,7 @@ from clusters.base.objects import (
 from clusters.base.redact import one_line
 from clusters.runtime.informer import Informers
 from clusters.runtime.recorder import Recorder
+from serving.groups.states import GroupStates
 from serving.makers.knative_flags import flags_needed
 from serving.reconciler import preconditions
 from serving.reconciler.apply import FIELD_MANAGER, apply_plan
@@ -36,10 +37,12 @@ from serving.reconciler.backoff import RefusalBackoff, StatusRateLimiter
 from serving.reconciler.clocks import RolloutClocks
 from serving.reconciler.events import events_of_change
 from serving.reconciler.flags import Flags
+from serving.reconciler.group_tokens import GroupTokens
 from serving.reconciler.observe import observe
 from serving.reconciler.plan import make_plan
 from serving.reconciler.rollouts import JudgeConcurrency, RolloutJudge, advance, seconds_until_pass, with_valid_times
 from serving.reconciler.status import make_broken_status, make_invalid_status, make_status
+from serving.types.code import code_format
 from serving.types.model import Model
 from serving.types.settings.settings import Settings
 from serving.types.validation import read_model
@@ -63,6 +66,7 @@ class ModelReconciler:
         recorder: Recorder,
         flags: Flags,
         judge: RolloutJudge,
+        groups: GroupStates,
         elapsed: Callable[[], float] | None = None,
     ) -> None:
         self._cluster = cluster
@@ -71,6 +75,8 @@ class ModelReconciler:
         self._clock = clock
         self._recorder = recorder
         self._flags = flags
+        self._groups = groups
+        self._tokens = GroupTokens(cluster)
         self._judges = JudgeConcurrency(judge)
         self._clocks = RolloutClocks(clock, elapsed or clock.monotonic)
         self._limiter = StatusRateLimiter(clock)
@@ -108,10 +114,11 @@ class ModelReconciler:
         world = observe(self._informers, model)
         plan = make_plan(model, world, self._settings, await self._blocked_reason(model))
         plan = with_valid_times(now, plan, self._clocks.found_at(key), model.spec.rollout)
+        await self._tokens.ensure(model)
         result = await apply_plan(self._cluster, self._informers, plan, world)
         judged = await self._judges.judge(model, plan.situation, now)
         progress = advance(model, result.world, plan, judged, now)
-        status = make_status(model, result, plan, progress, now)
+        status = make_status(model, result, plan, progress, now, self._groups.state(model))
         later = _soonest(await self._write(obj, status), seconds_until_pass(model, status, now))
         if not plan.foreign and plan.blocked is None and result.refusal is None:
             self._backoff.forget(key)
@@ -122,7 +129,7 @@ class ModelReconciler:
         namespace = self._informers[NAMESPACE].get(model.namespace)
         return (
             preconditions.collision(self._informers[MODEL], model.object)
-            or preconditions.forbidden_code(model.spec.model_format, model.namespace, namespace)
+            or preconditions.forbidden_code(code_format(model.object["spec"]), model.namespace, namespace)
             or preconditions.unknown_runtime(self._settings.runtimes, model.spec.runtime)
             or preconditions.missing_prometheus(self._settings.rollout.prometheus_url, model)
             or preconditions.disabled_flags(await self._flags.missing(flags_needed(model)))

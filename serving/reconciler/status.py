@@ -18,7 +18,7 @@ from serving.reconciler.plan import Plan
 from serving.reconciler.rollout.outcomes import last_sequence_after
 from serving.reconciler.rollout.state import RolloutState, held_by
 from serving.reconciler.rollouts import RolloutProgress
-from serving.types.lifecycle import Lifecycle
+from serving.types.lifecycle import Lifecycle, State
 from serving.types.model import Model, unknown_fields
 
 KNOWN = frozenset(make_status_schema()["properties"])
@@ -27,13 +27,23 @@ MOST_DECISIONS = 20
 MOST_STARTS = 10
 
 
-def make_status(model: Model, result: ApplyOutcome, plan: Plan, progress: RolloutProgress, now: datetime) -> Object:
-    """Return the whole `status` of the Model. Fields that a newer release wrote are kept."""
+def make_status(
+    model: Model,
+    result: ApplyOutcome,
+    plan: Plan,
+    progress: RolloutProgress,
+    now: datetime,
+    workers: State | None = None,
+) -> Object:
+    """Return the whole `status` of the Model. Fields that a newer release wrote are kept.
+
+    `workers` is the state of the workers of its replicas, None without any.
+    """
     world, former, rollout = result.world, model.object.get("status") or {}, progress.rollout
     latest = _latest(model, world)
     status = {
         "observedGeneration": model.generation,
-        "conditions": _conditions(model, result, plan, rollout, now),
+        "conditions": _conditions(model, result, plan, rollout, now, workers),
         **_addresses(world, former),
         **latest,
         **_format(world.autoscalers, latest.get("latestReadyRevision", "")),
@@ -68,7 +78,7 @@ def make_broken_status(model_obj: Object, message: str, now: datetime) -> Object
 
 
 def _conditions(
-    model: Model, result: ApplyOutcome, plan: Plan, rollout: RolloutState | None, now: datetime
+    model: Model, result: ApplyOutcome, plan: Plan, rollout: RolloutState | None, now: datetime, workers: State | None
 ) -> list[Object]:
     world = result.world
     lifecycle = Lifecycle(conditions_of(model.object), now)
@@ -86,6 +96,8 @@ def _conditions(
         lifecycle.mark_rollout_held(*held)
     if (adapters := adapters_state(model, world)) is not None:
         lifecycle.mark_adapters(adapters)
+    if workers is not None:
+        lifecycle.mark_workers(workers)
     reason, message = failing_replica(world)
     if reason:
         lifecycle.mark_replica_waiting(reason, message)

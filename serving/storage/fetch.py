@@ -19,6 +19,7 @@ from serving.storage.archives.archive import is_archive
 from serving.storage.base import digest as digests
 from serving.storage.base.artifact import Artifact
 from serving.storage.base.errors import StorageError
+from serving.storage.base.service import service_url
 from serving.storage.sources.local import VOLUMES, LocalPath, fetch_local, file_uri_path, is_folder, pvc_uri_path
 from serving.storage.transfer.progress import Progress, ignore_progress
 from serving.storage.transfer.urls import with_lower_scheme
@@ -109,6 +110,8 @@ def fetch(
     name = redact_url(uri)
     digests.check_form(name, digest)
     options = options or options_from(os.environ)
+    if service_url(uri):
+        return Artifact(Path("service"), b"", uri=name)  # no files: the engine connects to the service
     scheme = uri.partition("://")[0]
     local = None
     if scheme in ("file", "pvc"):

@@ -17,6 +17,18 @@ LABEL_GENERATION = "knodel.dev/generation"
 LABEL_VARIANT = "knodel.dev/variant"
 """On a variant's template: the variant's name (`v100`)."""
 
+LABEL_GROUP_ROLE = "knodel.dev/group-role"
+"""On the Pods of a replica with workers: `leader` (from the template) or `worker`."""
+
+LABEL_GROUP = "knodel.dev/group"
+"""On a worker's Pod: the uid of its leader's Pod."""
+
+ANNOTATION_WORKERS = "knodel.dev/workers"
+"""On the template, and so on the leader's Pod: `spec.workers` as JSON (`{"count":2,"onLoss":"restart",…}`)."""
+
+ANNOTATION_WORKERS_STATE = "knodel.dev/workers-state"
+"""On a leader's Pod: the state of its workers as JSON (`{"ready":1,"reason":"Unschedulable","message":"…"}`)."""
+
 ANNOTATION_VERSION = "knodel.dev/version"
 """On the template and the Revision: `spec.version` (`7`)."""
 

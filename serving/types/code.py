@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from clusters.base.objects import Object, labels_of
 from serving.types.annotations import LABEL_ALLOW_CODE
 from serving.types.faults import CODE_FORMATS
+from serving.types.ray import has_service
 
 ALLOWED = "true"
 """The value of the label."""
@@ -13,6 +17,15 @@ ALLOWED = "true"
 def runs_code(model_format: str) -> bool:
     """Return whether loading a model of this format may run code of its author. A detected format never does."""
     return model_format in CODE_FORMATS
+
+
+def code_format(spec: Mapping[str, Any]) -> str:
+    """Return the format of a Model by its spec, as written, if it runs code of the artifact; else an empty text.
+
+    A service that serves the model runs its code elsewhere.
+    """
+    model_format = str(spec.get("modelFormat") or "")
+    return model_format if runs_code(model_format) and not has_service(spec) else ""
 
 
 def allows_code(namespace: Object | None) -> bool:

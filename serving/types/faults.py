@@ -30,7 +30,8 @@ CODE_FORMATS = tuple(name for name, made in registry.FORMATS.items() if made.run
 """Formats that run code of the artifact. The namespace must allow them (`annotations.LABEL_ALLOW_CODE`)."""
 LLM_FORMATS = registry.LLM_FORMATS
 """Formats of language models, which may have `spec.llm`."""
-LATER_FORMATS = ("ray",)
+GROUP_FORMATS = ("ray", "vllm")
+"""Formats whose replicas may have worker Pods, `spec.workers`."""
 PROTOCOLS = ("http1",)
 
 DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
@@ -115,8 +116,6 @@ def format_fault(name: str) -> str:
     """Check a model format."""
     if name in FORMATS:
         return ""
-    if name in LATER_FORMATS:
-        return f"not supported yet: {name}; use {', '.join(FORMATS)}"
     return f"must be one of {', '.join(FORMATS)}, not {short_repr(name)}"
 
 

@@ -19,7 +19,7 @@ from serving.types.schema import PRINTABLE, Schema, matches, message_of, quoted,
 
 LONGEST_WORD: Final = 64
 """Maximum length of an enumerated text. The API server uses it to estimate the cost of rules."""
-_PORT: Final = r"6553[0-5]|655[0-2]\d|65[0-4]\d\d|6[0-4]\d{3}|[1-5]\d{4}|0*[1-9]\d{0,3}"  # 1 to 65535
+PORT: Final = r"6553[0-5]|655[0-2]\d|65[0-4]\d\d|6[0-4]\d{3}|[1-5]\d{4}|0*[1-9]\d{0,3}"  # 1 to 65535, in RE2
 LINE: Final = f"(?: |{PRINTABLE})*"
 """An RE2 pattern of one line of printable characters, which may be empty."""
 
@@ -62,10 +62,10 @@ def name_format(fault: Fault, longest: int, reserved: Sequence[str] = ()) -> For
     return Format(fault, longest, tuple(rules), pattern=faults.DNS_1035.pattern)
 
 
-def _enumerated(choices: Sequence[str], fault: Fault, *rules: Schema, shown: Sequence[str] = ()) -> Format:
+def _enumerated(choices: Sequence[str], fault: Fault) -> Format:
     """Return a format of some texts. It has a rule, because an `enum` does not accept null."""
     listed = rule(f"self in [{', '.join(map(quoted, choices))}]", message_of(fault, "-"))
-    return Format(fault, LONGEST_WORD, (listed, *rules), choices=tuple(shown or choices))
+    return Format(fault, LONGEST_WORD, (listed,), choices=tuple(choices))
 
 
 def _storage_uri() -> Format:
@@ -79,7 +79,7 @@ def _storage_uri() -> Format:
         for scheme, (pattern, _) in faults.STORES.items()
     )
     rooted = "|".join(("file", *faults.STORES))
-    host = rf"(?:\[[0-9A-Za-z:.%]+\]|[^/?#@:\[\]]+)(?::(?:{_PORT})?)?"
+    host = rf"(?:\[[0-9A-Za-z:.%]+\]|[^/?#@:\[\]]+)(?::(?:{PORT})?)?"
     http = rf"(?i:https?)://(?:[^/?#]*@)?{host}(?:[/?#].*)?"
     rules = (
         follows(r"(?:[^\pC\pZ\\])*", fault, " "),
@@ -108,14 +108,10 @@ VERSION: Final = Format(
 DIGEST: Final = matching(faults.DIGEST, faults.digest_fault, len("sha256:") + 64)
 CRON: Final = replace(matching(schedules.CRON, schedules.cron_fault, schedules.LONGEST_CRON), example="0 8 * * 1-5")
 ZONE: Final = replace(matching(schedules.ZONE, schedules.zone_fault, schedules.LONGEST_ZONE), example="Europe/Berlin")
-MODEL_FORMAT: Final = _enumerated(
-    (*faults.FORMATS, *faults.LATER_FORMATS),
-    faults.format_fault,
-    *(rule(f"self != {quoted(one)}", message_of(faults.format_fault, one)) for one in faults.LATER_FORMATS),
-    shown=faults.FORMATS,
-)
+MODEL_FORMAT: Final = _enumerated(faults.FORMATS, faults.format_fault)
 PROTOCOL: Final = _enumerated(faults.PROTOCOLS, faults.protocol_fault)
 STORAGE_URI: Final = _storage_uri()
+STORAGE_URI_FORM: Final = f"a text such as {STORAGE_URI.example}"
 MODEL_NAME: Final = name_format(
     faults.model_name_fault, faults.LONGEST_NAME, (*(f"{tag}-" for tag in faults.RESERVED_TAGS), SEED_PREFIX)
 )

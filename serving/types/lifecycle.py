@@ -7,6 +7,7 @@ Ready                 True when the three below are, else with the reason of the
 TrafficPinned         only while `spec.traffic` sets the traffic; not part of Ready
 RolloutHeld           only while the judge holds a rollout, with the reason; not part of Ready
 AdaptersReady         only of a language model that loads adapters while it serves; not part of Ready, the model serves
+WorkersReady          only for models with workers: the worst state of the groups of their replicas; not part of Ready
 ReplicasStarted       only while a replica does not start: False with the reason; not part of Ready, others may serve
 """
 
@@ -26,6 +27,7 @@ TRAFFIC_PINNED = "TrafficPinned"
 ROLLOUT_HELD = "RolloutHeld"
 REPLICAS_STARTED = "ReplicasStarted"
 ADAPTERS_READY = "AdaptersReady"
+WORKERS_READY = "WorkersReady"
 DEPENDENTS = (OBJECTS_APPLIED, CONFIGURATIONS_READY, ROUTES_READY)
 
 Status = Literal["True", "False", "Unknown"]
@@ -106,6 +108,10 @@ class Lifecycle:
     def mark_adapters(self, state: State) -> None:
         """Set whether all replicas serve the adapters of their version."""
         self._states[ADAPTERS_READY] = state
+
+    def mark_workers(self, state: State) -> None:
+        """Set the state of the workers of all replicas."""
+        self._states[WORKERS_READY] = state
 
     def conditions(self) -> list[Object]:
         """Return all conditions, with Ready."""

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
-from serving.engines.vllm.arguments import LORA_RANK
 from serving.types import formats
 from serving.types.faults import LLM_FORMATS
 from serving.types.fields import Flag, Format, Integer, Text, Texts
@@ -58,15 +57,6 @@ def llm_fault(model_format: str) -> str:
     if not model_format or model_format in LLM_FORMATS:
         return ""
     return f"is for models of the formats {', '.join(LLM_FORMATS)}, not {model_format}: omit it"
-
-
-def loads_adapters(model_format: str, llm: Llm) -> bool:
-    """Return whether replicas load and unload adapters while they serve, so that another list makes no version.
-
-    The engine must be known, and must have been started with room for adapters.
-    """
-    has_room = bool(llm.adapters) or any(name == LORA_RANK for name, _ in llm.engine_args)
-    return model_format in ADAPTER_FORMATS and has_room
 
 
 def _adapter_faults(adapters: list[Any]) -> Iterator[str]:

@@ -11,10 +11,14 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Final, Literal, get_args
 
 from clusters.base.objects import Object, generation_of, name_of, namespace_of, uid_of
+from serving.engines.base.registry import RAY
+from serving.engines.vllm.arguments import LORA_RANK
+from serving.storage.base.service import service_uri
 from serving.types import formats
 from serving.types.annotations import LABEL_ALLOW_CODE
 from serving.types.faults import (
     CODE_FORMATS,
+    GROUP_FORMATS,
     LLM_FORMATS,
     LONGEST_HOST_LABEL,
     LONGEST_NAME,
@@ -22,12 +26,15 @@ from serving.types.faults import (
     SCHEMES,
     claim_of,
 )
-from serving.types.fields import Duration, Flag, Integer, Quantity, Text
-from serving.types.llm import NO_LLM, Llm, llm_fault
+from serving.types.fields import Duration, Flag, Integer, Text
+from serving.types.llm import ADAPTER_FORMATS, NO_LLM, Llm, llm_fault
+from serving.types.ray import HAS_SERVICE, NO_RAY, SOURCE_RULES, Ray, ray_fault, source_faults
+from serving.types.resources import CPU, DEFAULT_RESOURCES, MEMORY, NO_RESOURCES, Resources
 from serving.types.rollout import Command, Rollout
 from serving.types.scaling import Scaling
-from serving.types.schema import INT_OR_STRING, LIST_TYPE, opaque, plain, quoted, rule
+from serving.types.schema import LIST_TYPE, opaque, quoted, rule
 from serving.types.tables import INLINE, Items, Later, Nested
+from serving.types.workers import NO_WORKERS, Workers, workers_fault
 
 Outcome = Literal["", "serving", "promoted", "superseded", "rolledback", "failed"]
 """Outcome of a version; empty while it starts, or is ready without traffic. `rollout.history` has the rules."""
@@ -39,10 +46,6 @@ LATEST = "latest"
 """The name of the latest ready revision in `knodel traffic`."""
 ALL: Final = 100
 """Percent."""
-CPU, MEMORY = "1", "1Gi"
-"""Default resources. One core answers some hundred requests a second of a small model. The memory is enough for an
-engine and a model of a few hundred megabytes.
-"""
 MOST_CONCURRENCY: Final = 1000
 """Requests (Knative's container-concurrency-max-limit)."""
 LONGEST_TIMEOUT: Final = 600.0
@@ -84,29 +87,6 @@ def _list_of(item: Object) -> Object:
 
 
 @dataclass(frozen=True, slots=True)
-class Resources:
-    """Resources of each replica.
-
-    Requests and limits are equal. The quantities are in canonical form, and empty if absent.
-    """
-
-    cpu: Annotated[str, Quantity("CPU cores.")] = ""
-    memory: Annotated[str, Quantity("Memory in bytes.")] = ""
-
-    LATER: ClassVar = {
-        "gpu": Later("GPUs", {INT_OR_STRING: True}),
-        "gpuResource": Later("GPUs", plain("string")),
-    }
-
-    def otherwise(self, default: Resources) -> Resources:
-        """Return the resources with those of `default` for absent ones."""
-        return Resources(self.cpu or default.cpu, self.memory or default.memory)
-
-
-DEFAULT_RESOURCES: Final = Resources(CPU, MEMORY)
-
-
-@dataclass(frozen=True, slots=True)
 class Variant:
     """A variant of every version."""
 
@@ -114,7 +94,7 @@ class Variant:
     percent: Annotated[int, Integer("Percentage of every version's traffic.", 0, ALL)]
     resources: Annotated[
         Resources, Nested("Resources of each of its replicas. Absent ones are those of spec.resources.", Resources)
-    ] = Resources()
+    ] = NO_RESOURCES
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,20 +203,25 @@ class ServerSpec:
 class ModelSpec(ServerSpec):
     """Desired state of the Model.
 
-    Times are in seconds, and absent texts are empty. The fields of `scaling` act on existing revisions at once; most
-    others create a revision.
+    Times are in seconds, and absent texts are empty. `storage_uri` is that of `ray.service`, if there is one. The
+    fields of `scaling` act on existing revisions at once; most others create a revision.
     """
 
     storage_uri: Annotated[
         str,
-        Text(f"Address of the model: {', '.join(f'{scheme}://' for scheme in SCHEMES)}.", formats.STORAGE_URI),
-    ]
+        Text(
+            f"Address of the model: {', '.join(f'{scheme}://' for scheme in SCHEMES)}. Required without ray.service.",
+            formats.STORAGE_URI,
+        ),
+    ] = ""
     digest: Annotated[str, Text("SHA-256 of the model, verified before it is loaded.", formats.DIGEST)] = ""
     version: Annotated[
         str, Text("Version label shown in listings. It is never compared or ordered.", formats.VERSION)
     ] = ""
     batching: Annotated[Batching | None, Nested("", Batching)] = None
     llm: Annotated[Llm, Nested("", Llm)] = NO_LLM
+    workers: Annotated[Workers | None, Nested("", Workers)] = None
+    ray: Annotated[Ray, Nested("", Ray)] = NO_RAY
     variants: Annotated[
         tuple[Variant, ...],
         Items(
@@ -283,22 +268,57 @@ class ModelSpec(ServerSpec):
             f"is for models of the formats {', '.join(LLM_FORMATS)}: omit it",
             ".llm",
         ),
+        *SOURCE_RULES,
+        rule(
+            "!has(self.workers) || "
+            f"has(self.modelFormat) && self.modelFormat in [{', '.join(map(quoted, GROUP_FORMATS))}]",
+            workers_fault(""),
+            ".workers",
+        ),
+        rule(f"!has(self.workers) || !({HAS_SERVICE})", NO_WORKERS, ".workers"),
+        rule(
+            f"!has(self.ray) || (has(self.modelFormat) && self.modelFormat == {quoted(RAY)})",
+            ray_fault(""),
+            ".ray",
+        ),
     )
 
     def faults(self, given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        """Check the rule in Python."""
+        """Check the rules in Python."""
+        yield from source_faults(given)
         if given.get("llm") is not None and (fault := llm_fault(self.model_format)):
             yield "llm", fault
+        if given.get("workers") is not None and (fault := workers_fault(self.model_format)):
+            yield "workers", fault
+        elif given.get("workers") is not None and self.ray.service:
+            yield "workers", NO_WORKERS
+        if given.get("ray") is not None and (fault := ray_fault(self.model_format)):
+            yield "ray", fault
 
     @staticmethod
     def complete(values: dict[str, Any]) -> None:
-        """Set absent resources to their defaults, those of variants to those of the Model."""
+        """Set absent resources to their defaults, those of variants to those of the Model.
+
+        The storage URI of a Model with a service is that of the service.
+        """
         ServerSpec.complete(values)
+        if url := values.get("ray", NO_RAY).service:
+            values["storage_uri"] = service_uri(url)
         default = values.get("resources", DEFAULT_RESOURCES)
         if "variants" in values:
             values["variants"] = tuple(
                 replace(variant, resources=variant.resources.otherwise(default)) for variant in values["variants"]
             )
+
+
+def loads_adapters(spec: ModelSpec) -> bool:
+    """Return whether replicas load and unload adapters while they serve, so that another list makes no version.
+
+    The engine must be known, and must have been started with room for adapters. It must be one process: the workers of
+    a group have no list.
+    """
+    has_room = bool(spec.llm.adapters) or any(name == LORA_RANK for name, _ in spec.llm.engine_args)
+    return spec.model_format in ADAPTER_FORMATS and spec.workers is None and has_room
 
 
 def claims_of(spec: ModelSpec) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 from clusters.base.errors import FieldError
 from clusters.base.objects import Object, key_of, labels_of, name_of, namespace_of
 from serving.types.annotations import LABEL_MODEL
-from serving.types.code import refusal, runs_code
+from serving.types.code import code_format, refusal
 from serving.types.validation import validate_model
 
 
@@ -54,9 +54,9 @@ def claims(model: Object) -> set[str]:
 
 def forbidden_code(model: Object, allowed: Callable[[str], bool]) -> list[FieldError]:
     """Return a fault when the Model's format runs code and its namespace does not allow that."""
-    model_format = str((model.get("spec") or {}).get("modelFormat") or "")
+    model_format = code_format(model.get("spec") or {})
     namespace = namespace_of(model)
-    if not runs_code(model_format) or allowed(namespace):
+    if not model_format or allowed(namespace):
         return []
     return [FieldError("spec.modelFormat", refusal(model_format, namespace))]
 

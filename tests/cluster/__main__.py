@@ -1,9 +1,9 @@
 """`python -m tests.cluster [--workers N] [--phases PHASE …] [--again]`: run contract, scenarios and cluster tests.
 
-There are three phases. `shared`: most tests work in namespaces of their own, so N processes run them side by side.
+There are four phases. `shared`: most tests work in namespaces of their own, so N processes run them side by side.
 `own-replicas`: so do those that run controllers of their own, while the Leases of the installed ones are held.
-`exclusive`: the tests that need the cluster for themselves run one after another. `--again` runs what failed last time,
-one after another.
+`ray`: those that start Ray, which loads the machine, run one after another. `exclusive`: so do the tests that need the
+cluster for themselves. `--again` runs what failed last time, one after another.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from serving.platform.main import PROGRAM as CONTROLLER
 from tests.cluster import leases
 from tests.support.kubernetes import find_target, kubernetes_cluster
 
-PHASES = ("shared", "own-replicas", "exclusive")
+PHASES = ("shared", "own-replicas", "ray", "exclusive")
 FOLDERS = ("tests/contract", "tests/scenarios", "tests/cluster")
 PYTEST = (sys.executable, "-m", "pytest", "--cluster", "kubernetes", "--timeout", "600", "--durations", "20")
 CACHE = ("-o", "cache_dir=.pytest_cache/cluster")
@@ -54,16 +54,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.again:
         return run(*AGAIN)
     workers = ("--numprocesses", str(given.workers))
-    shared = own = exclusive = 0
+    shared = own = ray = exclusive = 0
     if "shared" in given.phases:
-        shared = run(
-            "-m", "not exclusive and not own_replicas", *workers, "--dist", "loadfile", "--no-loadscope-reorder"
-        )
+        side_by_side = "not exclusive and not own_replicas and not ray"
+        shared = run("-m", side_by_side, *workers, "--dist", "loadfile", "--no-loadscope-reorder")
     if "own-replicas" in given.phases:
         own = asyncio.run(run_with_leases_held("-m", "own_replicas", *workers, "--dist", "worksteal"))
+    if "ray" in given.phases:
+        ray = run("-m", "ray")
     if "exclusive" in given.phases:
         exclusive = run("-m", "exclusive")
-    return shared or own or exclusive
+    return shared or own or ray or exclusive
 
 
 if __name__ == "__main__":

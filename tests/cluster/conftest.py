@@ -39,6 +39,7 @@ OWN_REPLICAS = frozenset(
     {
         "test_class_restart.py",
         "test_crash_sample.py",
+        "test_groups.py",
         "test_pod_security.py",
         "test_reconciler.py",
         "test_refusals.py",
@@ -66,8 +67,12 @@ EXCLUSIVE = frozenset(
 """Files whose tests need the cluster for themselves; all others run side by side, in namespaces of their own."""
 
 
+RAY = frozenset({"test_ray.py", "test_rayservice.py"})
+"""Files whose tests start Ray; a node of Ray takes 25 s of processor time to start, and 1 GiB of memory."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of `OWN_REPLICAS` and `EXCLUSIVE`, and put long files first and those of `LAST` at the end."""
+    """Mark the tests of `OWN_REPLICAS`, `RAY` and `EXCLUSIVE`; put long files first and those of `LAST` at the end."""
     in_file = Counter(item.path for item in items)
 
     def order(item: pytest.Item) -> tuple[int, bool, bool, int]:
@@ -77,6 +82,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.name in OWN_REPLICAS:
             item.add_marker(pytest.mark.own_replicas)
+        if item.path.name in RAY:
+            item.add_marker(pytest.mark.ray)
         if item.path.name in EXCLUSIVE:
             item.add_marker(pytest.mark.exclusive)
     items.sort(key=order)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import logging
 import math
@@ -284,8 +283,6 @@ def test_bad_arguments_are_refused_by_name(arguments: dict[str, Any], message: s
 
 def test_ray_takes_the_policy_and_has_the_fields_that_it_reads() -> None:
     """In a process of its own: Ray's import has effects on the whole process."""
-    if importlib.util.find_spec("ray") is None:
-        pytest.skip("Ray is not installed: `make test-ray`")
     names = [field.name for field in fields(RayContext)]
     done = subprocess.run(
         [sys.executable, "-c", REAL, json.dumps(names)], capture_output=True, text=True, cwd=ROOT, timeout=100

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-
-import pytest
-
 from loadtests.ray_policy.outcome import MOST
 from loadtests.ray_policy.session import measure, session_members
 
@@ -14,7 +10,6 @@ LONGEST = 840.0
 at most."""
 
 
-@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed: `make test-ray`")
 def test_all_replicas_come_under_load_and_go_after_it() -> None:
     run = measure(["knodel"], LONGEST)
 

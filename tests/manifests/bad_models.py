@@ -11,10 +11,10 @@ from typing import Any
 from clusters.base.objects import Object
 from serving.types import faults, llm, scaling
 from serving.types.annotations import ANNOTATION_CAUSE
-from serving.types.model import MOST_CONCURRENCY, ModelSpec, Resources, RuntimeReference
+from serving.types.model import MOST_CONCURRENCY, ModelSpec, RuntimeReference
 from serving.types.rollout import Rollout
 from serving.types.tables import Later
-from tests.serving.models import VARIANTS, model_object
+from tests.serving.models import VARIANTS, model_object, service_object
 
 DIGEST = "sha256:" + "0f" * 32
 ADAPTER: Object = {"name": "pirate", "uri": "hf://org/pirate-lora@v1", "digest": DIGEST}
@@ -44,6 +44,12 @@ def _field(name: str, value: Any, path: str = "", words: str = "") -> BadModel:
 
 def _llm(fields: Any, path: str, words: str = "") -> BadModel:
     return _field("llm", fields, f"spec.llm.{path}", words)
+
+
+def _workers(fields: Any, path: str, words: str = "") -> BadModel:
+    return BadModel(
+        f"workers {fields}", model_object(modelFormat="vllm", workers=fields), f"spec.workers.{path}", words
+    )
 
 
 def _traffic(entries: Any, path: str = "spec.traffic") -> BadModel:
@@ -122,15 +128,35 @@ _TEXTS = [
     _field("digest", "md5:1"), _field("digest", "sha256:" + "0F" * 32), _field("digest", DIGEST + "0"),
     _field("version", 7), _field("version", "a\nb"), _field("version", ""), _field("version", "x" * 254),
     _field("version", "a\u200bb"),
-    _field("modelFormat", "ray", words="not supported yet: ray"), _field("modelFormat", "onx"),
+    _field("modelFormat", "onx"),
     _field("protocol", "h2c", words="not supported yet"), _field("visibility", "private"),
     _field("serviceAccountName", "A"), _field("serviceAccountName", ""), _field("serviceAccountName", "a..b"),
     *(_field("resources", {"cpu": value}, "spec.resources.cpu")
       for value in BAD_AMOUNTS),
     _field("resources", {"memory": "1gi"}, "spec.resources.memory"),
     _field("resources", [], "spec.resources"),
-    *(_field("resources", {name: 1 if name == "gpu" else "x"}, f"spec.resources.{name}", "not supported yet")
-      for name in Resources.LATER),
+    *(_field("resources", {"gpu": value}, "spec.resources.gpu") for value in (-1, 65, "1", 0.5, True)),
+    *(_field("resources", {"gpuResource": value}, "spec.resources.gpuResource") for value in ("", "gpu", "a.b/", 1)),
+]  # fmt: skip
+
+_WORKERS = [
+    _workers({}, "count"), _workers({"count": 2, "size": 1}, "size"),
+    *(_workers({"count": value}, "count") for value in (0, -1, 65, "2", 1.5, True)),
+    _workers({"count": 2, "resources": {"cpu": "0"}}, "resources.cpu"),
+    _workers({"count": 2, "resources": {"gpu": 65}}, "resources.gpu"),
+    _workers({"count": 2, "onLoss": "ignore"}, "onLoss", "must be restart or tolerate"),
+    _workers({"count": 2, "gang": {}}, "gang.scheduler"),
+    _workers({"count": 2, "gang": {"scheduler": "slurm"}}, "gang.scheduler", "must be volcano or kueue"),
+    _workers({"count": 2, "gang": {"scheduler": "volcano", "queue": "A"}}, "gang.queue"),
+    _workers({"count": 2, "gang": {"scheduler": "kueue"}}, "gang.queue", "is required with kueue"),
+    BadModel("workers of an unknown format", model_object(workers={"count": 2}), "spec.workers", "is for models with"),
+    BadModel("workers of onnx", model_object(modelFormat="onnx", workers={"count": 2}), "spec.workers", "is for"),
+    BadModel(
+        "workers of a service",
+        {**model_object(), "spec": {"modelFormat": "ray", "ray": {"service": "http://h"}, "workers": {"count": 2}}},
+        "spec.workers", "is not for a model at ray.service",
+    ),
+    _field("workers", 2),
 ]  # fmt: skip
 
 _PARTS = [
@@ -171,6 +197,25 @@ _LLMS = [
     BadModel("llm of another format", model_object(llm={}, modelFormat="onnx"), "spec.llm", "is for models of the"),
 ]  # fmt: skip
 
+_RAYS = [
+    *(BadModel(f"ray.application {path!r:.40}", model_object(ray={"application": path}, modelFormat="ray"),
+               "spec.ray.application")
+      for path in ("", "app", "app:", ":app", "app/x:app", "a-b:app", "app:app()", "app :app", "a" * 252 + ":b", 1)),
+    BadModel("ray with another field", model_object(ray={"app": "app:app"}, modelFormat="ray"), "spec.ray.app"),
+    BadModel("ray of another format", model_object(ray={}, modelFormat="python"), "spec.ray", "is for models of the"),
+    BadModel("ray without a format", model_object(ray={}), "spec.ray", "is for models of the"),
+    *(BadModel(f"ray.service {url!r:.40}", service_object(ray={"service": url}), "spec.ray.service")
+      for url in ("", "ranker:8000", "ftp://ranker", "http://", "http://:8000", "http://u@ranker", "http://ranker:0",
+                  "http://ranker:65536", "http://ranker?q=a", "http://ranker#f", "http://ranker/a b", "http://ranker//a",
+                  "http://ranker/../a", "http://ranker/a/..", "http://ranker/$(HOME)", "http://ranker/a\\b",
+                  "http://[::1]:8000", "http://ranker/" + "a" * 2048, 1)),
+    *(BadModel(f"ray.service and {name}", service_object(**{name: value}), "spec.ray.service", "is the address of the")
+      for name, value in (("storageUri", "file:///m"), ("digest", DIGEST))),
+    BadModel("ray.service and application", service_object(ray={"service": "http://ranker", "application": "app:app"}),
+             "spec.ray.service", "is the address of the"),
+    BadModel("ray without service or files", service_object(ray={}), "spec.storageUri", "is required: a text such as"),
+]  # fmt: skip
+
 _TRAFFIC = [
     _traffic([]), _traffic({}), _traffic([1], "spec.traffic[0]"), _traffic([{"latest": True, "percent": 90}]),
     _traffic([{"latest": True, "percent": 101}], "spec.traffic[0].percent"),
@@ -195,7 +240,7 @@ _VARIANTS = [
     _variants([{"name": "a" * 50, "percent": 100}], "spec.variants[0].name"),
     _variants([{"name": "A", "percent": 100}], "spec.variants[0].name"),
     _variants([{"name": "a", "percent": 100, "resources": {"cpu": "x"}}], "spec.variants[0].resources.cpu"),
-    _variants([{"name": "a", "percent": 100, "resources": {"gpu": 1}}], "spec.variants[0].resources.gpu"),
+    _variants([{"name": "a", "percent": 100, "resources": {"gpu": -1}}], "spec.variants[0].resources.gpu"),
     _variants([{"name": f"v{index}", "percent": 5 if index < 20 else 0} for index in range(21)]),
 ]  # fmt: skip
 
@@ -246,6 +291,8 @@ BAD_MODELS = (
     *_TEXTS,
     *_PARTS,
     *_LLMS,
+    *_WORKERS,
+    *_RAYS,
     *_TRAFFIC,
     *_VARIANTS,
     *_ROLLOUTS,
@@ -253,7 +300,7 @@ BAD_MODELS = (
     *_SCHEDULES,
     *(_later(name, later) for name, later in ModelSpec.LATER.items()),
     _without("spec"),
-    BadModel("no storageUri", {**model_object(), "spec": {}}, "spec.storageUri"),
+    BadModel("no storageUri", {**model_object(), "spec": {}}, "spec.storageUri", "is required: a text such as"),
     _field("minReplica", 1),
     _variants([{"name": "a", "percent": 100, "image": "x"}], "spec.variants[0].image"),
     _traffic([{"latest": True, "percent": 100, "weight": 1}], "spec.traffic[0].weight"),
@@ -284,7 +331,7 @@ LONGEST = model_object(
 """Every field."""
 
 NOTHING: dict[str, Any] = dict.fromkeys(
-    ("digest", "version", "modelFormat", "storage", "runtime", "batching", "llm",
+    ("digest", "version", "modelFormat", "storage", "runtime", "batching", "llm", "ray", "workers",
      "resources", "variants", "protocol", "containerConcurrency", "timeout",
      "startupDeadline", "serviceAccountName", "minReplicas", "maxReplicas", "scaleTarget", "targetUtilization",
      "scaleToZeroAfter", "holdQueue", "latencyObjective", "schedules", "visibility", "traffic",
@@ -321,10 +368,20 @@ GOOD_MODELS: dict[str, Object] = {
     **{f"the cron line {cron}": model_object(schedules=[SCHEDULE | {"cron": cron}])
        for cron in ("* * * * *", "0 0 LW * *", "*/15 9-17 * * mon,WED", "0 0 29 2 *", "00 08 * * 7",
                     "5,10-20/5 * * * 5L")},
+    **{f"the service {url}": service_object(ray={"service": url})
+       for url in ("http://ranker-serve-svc:8000", "https://ray.example.org/rank/", "http://ranker.ml.svc.cluster.local/a/b",
+                   "http://127.0.0.1:8000/a-b_c.d~e!f", "http://ranker/a..b", "http://r:65535/%C3%A4")},
     "a schedule of UTC": model_object(schedules=[SCHEDULE | {"timeZone": None, "duration": "1s"}]),
     "more by the clock than the default maximum": model_object(schedules=[SCHEDULE | {"minReplicas": 9}]),
     "sixteen schedules": model_object(schedules=[SCHEDULE | {"duration": "168h"}] * 16),
     **{f"{cpu} cores": model_object(resources={"cpu": cpu}) for cpu in (1, "1", "500m", "0.5", ".5", "1e3", "+1")},
+    "GPUs": model_object(resources={"gpu": 8, "gpuResource": "amd.com/gpu"}),
+    "a worker": model_object(modelFormat="vllm", workers={"count": 1}),
+    "workers of a gang": model_object(
+        modelFormat="vllm",
+        workers={"count": 64, "resources": {"cpu": 8, "gpu": 0}, "onLoss": "tolerate",
+                 "gang": {"scheduler": "kueue", "queue": "research.gpus"}},
+    ),
     "1.5Gi": model_object(resources={"memory": "1.5Gi"}),
     "a minimum above the default maximum": model_object(minReplicas=9),
     "the largest numbers": model_object(

@@ -97,7 +97,7 @@ def test_defaults_and_examples_are_valid_and_every_field_is_described() -> None:
 
 def test_the_reference_has_fields_of_every_kind_and_settings() -> None:
     for row in (
-        "| **`spec.storageUri`** | text |  | Address of the model",
+        "| `spec.storageUri` | text |  | Address of the model",
         "| `spec.maxReplicas` | integer | 4, or minReplicas if that is larger |",
         "| `spec.rollout.steps` | list of integer | 10, 50, 100 |",
         "| `spec.template.timeout` | duration | 300s | Timeout of a request. From 1s to 600s, in whole seconds. |",

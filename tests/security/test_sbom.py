@@ -43,7 +43,7 @@ def test_what_the_core_and_the_extras_need_is_in_it_with_what_follows(sbom: dict
     names = {one["name"] for one in sbom["components"]}
     missing = {one["value"] for one in sbom["metadata"].get("properties", ()) if one["name"] == NOT_HERE}
     assert {"aiohttp", "starlette", "cryptography", "cffi", "onnxruntime", "botocore", "grpcio"} <= names
-    assert missing <= {"huggingface-torch", "mlflow", "ray"}
+    assert missing <= {"huggingface-torch", "mlflow"}
 
 
 def test_tools_of_developers_are_not_in_it(sbom: dict[str, Any]) -> None:

@@ -19,6 +19,14 @@ def model_object(name: str = "magika", **spec: Any) -> Object:
     }
 
 
+def service_object(name: str = "ranker", **spec: Any) -> Object:
+    """A Model that a RayService serves, as its author writes it."""
+    obj = model_object(name, **{"modelFormat": "ray", "ray": {"service": "http://ranker-serve-svc:8000"}, **spec})
+    if "storageUri" not in spec:
+        del obj["spec"]["storageUri"]
+    return obj
+
+
 def stored_object(name: str = "magika", *, uid: str = "u1", generation: int = 1, **spec: Any) -> Object:
     """A Model as a cluster has it."""
     obj = model_object(name, **spec)

@@ -242,6 +242,12 @@ def chat_slow() -> bytes:
     return small_gguf.content(width=1024, blocks=6)
 
 
+def composed(step: int = 1) -> bytes:
+    """A Ray Serve application of three deployments, one of them with many models; `/add` adds `step` twice."""
+    text = Path(__file__).with_name("ray_app.py").read_text()
+    return text.replace("return number + 1", f"return number + {step}").encode()
+
+
 MODELS: Mapping[str, Callable[[], bytes]] = {
     "double": double,
     "triple": triple,
@@ -260,11 +266,15 @@ MODELS: Mapping[str, Callable[[], bytes]] = {
     "chat": chat,
     "chat-again": partial(chat, 1),
     "chat-slow": chat_slow,
+    "composed": composed,
+    "composed-again": partial(composed, 10),
 }
 SUFFIXES = {
     "line": ".skops",
     **dict.fromkeys(("chat", "chat-again", "chat-slow"), ".gguf"),
-    **dict.fromkeys(("code", "brisk", "lame", "sleepy", "flaky", "stuck", "mortal"), ".py"),
+    **dict.fromkeys(
+        ("code", "brisk", "lame", "sleepy", "flaky", "stuck", "mortal", "composed", "composed-again"), ".py"
+    ),
 }
 """Of the files that are no `.onnx`."""
 

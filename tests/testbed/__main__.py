@@ -7,12 +7,13 @@ interrupted.
 from __future__ import annotations
 
 import argparse
+import functools
 import signal
 import sys
 from collections.abc import Sequence
 from typing import Final
 
-from tests.testbed import conformance, paths
+from tests.testbed import conformance, paths, versions
 from tests.testbed.errors import MachineLacks, TestbedError
 from tests.testbed.progress import Progress
 from tests.testbed.testbed import COMPONENTS, Testbed
@@ -41,11 +42,11 @@ def main(arguments: Sequence[str]) -> int:
 
 def _run(asked: argparse.Namespace, testbed: Testbed, progress: Progress) -> int:
     if asked.command == "build":
-        testbed.build(asked.eventing)
+        testbed.build(asked.optional)
         if asked.conformance:
             conformance.prepare(paths.standard(), progress)
     elif asked.command == "up":
-        changed = testbed.up(asked.eventing, asked.knodel)
+        changed = testbed.up(asked.optional, asked.knodel)
         progress("the testbed is up" if changed else "the testbed was up; nothing to do")
     elif asked.command == "down":
         testbed.down()
@@ -86,7 +87,9 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     for name, text in (("build", "build binaries and images"), ("up", "bring up what is not up")):
         command = commands.add_parser(name, help=text)
-        command.add_argument("--eventing", action="store_true", help="with Knative Eventing")
+        wish = functools.partial(command.add_argument, dest="optional", action="append_const", default=[])
+        wish("--eventing", const=versions.EVENTING, help="with Knative Eventing")
+        wish("--ray", const=versions.KUBERAY, help="with KubeRay and the image for models of Ray Serve")
         if name == "build":
             command.add_argument("--conformance", action="store_true", help="with Knative's own tests and their images")
         if name == "up":

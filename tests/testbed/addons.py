@@ -1,18 +1,19 @@
-"""What runs inside the testbed's cluster: CoreDNS, Knative Serving, Kourier and, on request, Knative Eventing."""
+"""What runs inside the testbed's cluster: CoreDNS, Knative Serving, Kourier; on request Eventing and KubeRay."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from tests.testbed import dns, eventing, knative, kourier
+from tests.testbed import dns, eventing, knative, kourier, kuberay
 from tests.testbed.errors import TestbedError
 from tests.testbed.kubectl import Kubectl
 from tests.testbed.manifests import WORKLOADS, ordered
 from tests.testbed.progress import Report
 from tests.testbed.upstream import Document
+from tests.testbed.versions import EVENTING, KUBERAY, Module
 from tests.testbed.waiting import becomes
 
 RECORD = "testbed-addons"
@@ -27,13 +28,20 @@ READY_TIMEOUT = 180.0
 ESTABLISHED_TIMEOUT = 60.0
 """s; a new kind is served within one."""
 _PROBE = {"name": "probe", "namespace": "default"}
+_PROBE_CONTAINER = {"name": "probe", "image": "dev.local/probe:1"}
 SERVING_PROBE: Document = {
     "apiVersion": "serving.knative.dev/v1",
     "kind": "Service",
     "metadata": _PROBE,
-    "spec": {"template": {"spec": {"containers": [{"image": "dev.local/probe:1"}]}}},
+    "spec": {"template": {"spec": {"containers": [_PROBE_CONTAINER]}}},
 }
 EVENTING_PROBE: Document = {"apiVersion": "eventing.knative.dev/v1", "kind": "Broker", "metadata": _PROBE}
+KUBERAY_PROBE: Document = {
+    "apiVersion": "ray.io/v1",
+    "kind": "RayService",
+    "metadata": _PROBE,
+    "spec": {"rayClusterConfig": {"headGroupSpec": {"template": {"spec": {"containers": [_PROBE_CONTAINER]}}}}},
+}
 """Objects that are only asked about: they pass once the webhooks answer."""
 
 
@@ -57,21 +65,23 @@ class Part:
         return [document for document in self.documents if document["kind"] in WORKLOADS]
 
 
-def install(kubectl: Kubectl, eventing: bool, report: Report) -> bool:
+def install(kubectl: Kubectl, optional: Collection[Module], report: Report) -> bool:
     """Apply the add-ons that were not, and wait until all are ready; whether one was applied.
 
     May be called before the node is ready. Raises TestbedError when they are not ready in time.
     """
-    applied = [part.key for part in parts(eventing) if _ensure(kubectl, part, report)]
+    applied = [part.key for part in parts(optional) if _ensure(kubectl, part, report)]
     return bool(applied)
 
 
-def parts(with_eventing: bool) -> list[Part]:
+def parts(optional: Collection[Module]) -> list[Part]:
     """What there is to install. Raises TestbedError when upstream's manifests cannot be had."""
     documents = [*dns.documents(), *knative.documents(), *kourier.documents()]
     found = [Part("base", "CoreDNS, Knative Serving and Kourier", documents, SERVING_PROBE)]
-    if with_eventing:
+    if EVENTING in optional:
         found.append(Part("eventing", "Knative Eventing", eventing.documents(), EVENTING_PROBE))
+    if KUBERAY in optional:
+        found.append(Part("kuberay", "KubeRay", kuberay.documents(), KUBERAY_PROBE))
     return found
 
 

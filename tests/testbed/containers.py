@@ -24,6 +24,11 @@ def import_archives(paths: Paths, archives: Iterable[Path]) -> list[Path]:
     return missing
 
 
+def was_imported(paths: Paths, name: str) -> bool:
+    """Whether an archive `NAME-CONTENT.tar` was imported."""
+    return (paths.containerd / "imported" / name).exists()
+
+
 def _import(paths: Paths, archive: Path) -> None:
     address = f"--address={paths.containerd_socket}"
     commands.run(CTR, address, f"--namespace={NAMESPACE}", "images", "import", archive, timeout=_LONGEST)

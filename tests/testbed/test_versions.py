@@ -9,7 +9,7 @@ import pytest
 from tests.testbed import versions
 from tests.testbed.errors import TestbedError
 
-MODULES = {module.name: module for module in (*versions.BASE, versions.EVENTING, versions.CONFORMANCE)}
+MODULES = {module.name: module for module in (*versions.BASE, *versions.OPTIONAL, versions.CONFORMANCE)}
 
 
 def test_the_pinned_releases_are_the_ones_that_knodel_is_seen_on() -> None:

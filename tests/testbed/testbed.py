@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -38,6 +38,7 @@ from tests.testbed.paths import Paths, standard
 from tests.testbed.processes import Component, Processes
 from tests.testbed.progress import Progress, Report
 from tests.testbed.steps import Step
+from tests.testbed.versions import KUBERAY, Module
 
 COMPONENTS: Final[dict[str, Callable[[Paths], Component]]] = {
     control_plane.ETCD: control_plane.etcd,
@@ -69,15 +70,16 @@ class Testbed:
         """As the administrator."""
         return Kubectl(self._paths.binaries / "kubectl", self._paths.kubeconfig)
 
-    def build(self, eventing: bool = False) -> None:
+    def build(self, optional: Collection[Module] = ()) -> None:
         """Make all binaries and images that are not in the cache yet."""
         machine.check_build(self._paths)
-        self._build(eventing)
-        self._archives(eventing)
+        self._build(optional)
+        self._archives(optional)
 
-    def up(self, eventing: bool = False, with_knodel: bool = False) -> bool:
-        """Bring everything up that is not, Eventing and Knodel when asked for; whether there was something to do.
+    def up(self, optional: Collection[Module] = (), with_knodel: bool = False) -> bool:
+        """Bring everything up that is not, and what is asked for of `versions.OPTIONAL` and Knodel.
 
+        Return whether there was something to do.
         Raises MachineLacks, or TestbedError of the first step that failed; then `up` again goes on from there.
         """
         machine.check_run(self._paths)
@@ -89,7 +91,7 @@ class Testbed:
             self._paths.state.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             found.remember(self._paths)
             changed = debian.ensure(self._report)  # not beside other steps: it must come to its end
-            table = self._steps(eventing) + (self._knodel_steps() if with_knodel else [])
+            table = self._steps(optional) + (self._knodel_steps() if with_knodel else [])
             return steps.run(table, self._report) or changed
 
     def down(self) -> None:
@@ -131,7 +133,9 @@ class Testbed:
         Raises TestbedError when there is no testbed.
         """
         with self._alone_and_there():
-            if not containers.import_archives(self._paths, filter(knodel.is_ours, self._archives())):
+            with_ray = containers.was_imported(self._paths, images.RAY_ARCHIVE)
+            made = self._archives([KUBERAY] if with_ray else [])
+            if not containers.import_archives(self._paths, filter(knodel.is_ours, made)):
                 return []
             names = knodel.deployments(self.kubectl)
             knodel.restart(self.kubectl, names)
@@ -149,12 +153,12 @@ class Testbed:
                 raise TestbedError(f"no testbed at {self._paths.state}: `python -m tests.testbed up` brings one up")
             yield
 
-    def _steps(self, eventing: bool) -> list[Step]:
+    def _steps(self, optional: Collection[Module]) -> list[Step]:
         """The order is that of the fewest seconds: add-ons are applied while images are unpacked, pods start after."""
         etcd, api, containerd, kubelet = control_plane.ETCD, control_plane.API_SERVER, node.CONTAINERD, node.KUBELET
         return [
-            Step("binaries", lambda: self._build(eventing)),
-            Step("images", lambda: self._make_images(eventing), ("binaries",)),
+            Step("binaries", lambda: self._build(optional)),
+            Step("images", lambda: self._make_images(optional), ("binaries",)),
             Step("certificates", lambda: pki.ensure(self._paths.pki)),
             Step("network", self._connect),
             Step("configuration", self._configure, ("certificates", "binaries")),
@@ -167,7 +171,7 @@ class Testbed:
             self._start(kubelet, api, "imported images"),
             self._start(node.KUBE_PROXY, kubelet),  # it is ready once the node is registered
             Step("node", self._await_node, (kubelet,)),
-            Step("add-ons", lambda: self._install(eventing), (api,)),
+            Step("add-ons", lambda: self._install(optional), (api,)),
         ]
 
     def _knodel_steps(self) -> list[Step]:
@@ -181,17 +185,16 @@ class Testbed:
             raise TestbedError(f"there is no component {name}: it is one of {', '.join(COMPONENTS)}")
         return COMPONENTS[name](self._paths)
 
-    def _build(self, eventing: bool) -> bool:
-        modules = (*versions.BASE, versions.EVENTING) if eventing else versions.BASE
-        return builds.ensure(modules, self._paths, self._report)
+    def _build(self, optional: Collection[Module]) -> bool:
+        return builds.ensure((*versions.BASE, *optional), self._paths, self._report)
 
-    def _archives(self, eventing: bool = False) -> list[Path]:
+    def _archives(self, optional: Collection[Module]) -> list[Path]:
         with alone(self._paths.locks / "images", self._report):
-            return images.ensure_images(self._paths.binaries, self._paths.cache, eventing)
+            return images.ensure_images(self._paths.binaries, self._paths.cache, optional)
 
-    def _make_images(self, eventing: bool) -> bool:
+    def _make_images(self, optional: Collection[Module]) -> bool:
         before = set(self._paths.archives.glob("*"))
-        self._made = self._archives(eventing)
+        self._made = self._archives(optional)
         return not before.issuperset(self._made)
 
     def _connect(self) -> bool:
@@ -215,8 +218,8 @@ class Testbed:
         self.kubectl.wait("--for=condition=Ready", name, timeout=_NODE_READY)
         return False
 
-    def _install(self, eventing: bool) -> bool:
-        return addons.install(self.kubectl, eventing, self._report)
+    def _install(self, optional: Collection[Module]) -> bool:
+        return addons.install(self.kubectl, optional, self._report)
 
     def _install_knodel(self) -> bool:
         before = knodel.deployments(self.kubectl)

@@ -97,6 +97,13 @@ EVENTING: Final = Module(
     {f"eventing-{name.rpartition('/')[2]}": f"knative.dev/eventing/cmd/{name}" for name in _EVENTING_COMMANDS},
     "knative.dev/eventing",
 )
+KUBERAY: Final = Module(
+    "kuberay",
+    {"kuberay-operator": "github.com/ray-project/kuberay/ray-operator"},
+    "github.com/ray-project/kuberay/ray-operator",
+)
+OPTIONAL: Final = (EVENTING, KUBERAY)
+"""Modules that the testbed runs on request."""
 
 _TEST_IMAGES: Final = (
     "autoscale",

@@ -25,6 +25,8 @@ def examine_here(client: Client) -> Iterator[Finding]:
     if models is not None:
         yield doctor.check_models(models)
         yield doctor.check_replicas(models)
+        if any((one.get("spec") or {}).get("workers") for one in models):
+            yield doctor.check_workers(models)
         yield doctor.check_engines(models, {one.package for one in FORMATS.values() if not is_installed(one)})
         users = doctor.artifact_hosts(models)
         hosts = list(users)[:MAX_HOSTS]
@@ -42,6 +44,8 @@ def examine_there(client: Client, namespace: str) -> Iterator[Finding]:
     if models is not None:
         yield doctor.check_models(models)
         yield doctor.check_replicas(models)
+        if any((one.get("spec") or {}).get("workers") for one in models):
+            yield doctor.check_workers(models)
     pods = yield from _listed(client, POD, namespace, "images")
     if pods is not None:
         yield doctor.check_images(pods)

@@ -11,7 +11,7 @@ from clusters.base.objects import Object, condition_of, key_of, name_of, namespa
 from serving.cli.doctor.findings import Finding
 from serving.engines.base.errors import UnknownFormat
 from serving.engines.base.registry import FORMATS, ModelFormat, find_format
-from serving.types.lifecycle import REPLICAS_STARTED
+from serving.types.lifecycle import REPLICAS_STARTED, WORKERS_READY
 from serving.types.model import format_of
 
 SHOWN: Final = 5
@@ -55,6 +55,19 @@ def check_replicas(models: Sequence[Object]) -> Finding:
         remedy += f", `knodel logs {argument}` shows their logs"
     words = [f"{key_of(one)} ({condition.get('reason')}: {condition.get('message')})" for one, condition in stuck]
     return Finding("replicas", False, f"do not start: {first_few(words)}", remedy)
+
+
+def check_workers(models: Sequence[Object]) -> Finding:
+    """Check that the replicas of several Pods have their workers."""
+    found = [
+        (one, f"{key_of(one)} ({condition.get('message')})")
+        for one in models
+        if (condition := condition_of(one, WORKERS_READY) or {}).get("status") == "False"
+    ]
+    if not found:
+        return Finding("workers", True, "all ready")
+    remedy = f"`knodel describe {_argument(found[0][0])}` shows the group"
+    return Finding("workers", False, f"missing: {first_few([words for _, words in found])}", remedy)
 
 
 def _is_used(model: Object, revision: str) -> bool:

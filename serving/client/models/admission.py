@@ -29,7 +29,7 @@ def check_new(api: ApiCalls, model: Object) -> Call[None]:
 
 
 def _check(api: ApiCalls, old: Object | None, new: Object) -> Call[None]:
-    from serving.types.code import allows_code, runs_code  # heavy; only these checks need them
+    from serving.types.code import allows_code, code_format  # heavy; only these checks need them
     from serving.types.references import make_validator
     from serving.types.validation import validate_model
 
@@ -39,7 +39,7 @@ def _check(api: ApiCalls, old: Object | None, new: Object) -> Call[None]:
         try:
             models = (yield from api.list(MODEL, namespace))["items"]
             revisions = (yield from api.list(REVISION, namespace))["items"] if spec.get("traffic") else []
-            if runs_code(str(spec.get("modelFormat") or "")):
+            if code_format(spec):
                 with suppress(Forbidden, NotFound):  # in an absent namespace the Model cannot be created either
                     allowed = allows_code((yield from api.get(NAMESPACE, namespace)))
             faults = make_validator(lambda: models, lambda: revisions, lambda _: allowed)(old, new)

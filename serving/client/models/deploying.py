@@ -22,6 +22,8 @@ from serving.client.models.local_files import (
 )
 from serving.client.models.waiting import wait_until_ready
 from serving.client.platform_ref import PlatformRef
+from serving.engines.base.registry import RAY
+from serving.types.ray import has_service
 
 if TYPE_CHECKING:
     from serving.storage.upload.upload import UploadedArtifact
@@ -35,7 +37,7 @@ class DeployFields(NamedTuple):
 
     `canary` is the percentage of the new version. `rollout`: whether new versions are rolled out in steps,
     or the fields of `spec.rollout` to change. `llm` has the fields of `spec.llm` to change; the `uri` of an adapter may
-    be a local path.
+    be a local path. `ray` has the fields of `spec.ray` to change.
     """
 
     uri: str | None = None
@@ -48,6 +50,7 @@ class DeployFields(NamedTuple):
     least: int | None = None
     most: int | None = None
     llm: Mapping[str, Any] | None = None
+    ray: Mapping[str, Any] | None = None
 
 
 class LocalFiles(NamedTuple):
@@ -105,10 +108,13 @@ def model_of(name: str, namespace: str, fields: DeployFields) -> Object:
         "minReplicas": fields.least,
         "maxReplicas": fields.most,
         "llm": _llm(fields.llm) if fields.llm is not None else None,
+        "ray": dict(fields.ray) if fields.ray is not None else None,
     }
     spec: dict[str, Any] = {field: value for field, value in given.items() if value is not None}
     if fields.uri:
         spec.setdefault("digest", None)  # the digest of the previous files is not that of the new ones
+    if fields.ray is not None and fields.ray.get("service"):
+        spec.setdefault("modelFormat", RAY)
     if fields.canary is not None:
         spec |= {"canaryTrafficPercent": fields.canary, "traffic": None}  # a canary replaces a pin
     if fields.rollout is not None:
@@ -177,10 +183,21 @@ def prepare(
                 yield Tell(f"{name_of(obj)}: reading its files")
             given = yield from work(partial(keep_files, ref.state, obj, dry_run=dry_run))
         before = yield from present_object(api, MODEL, given)
+        given = with_one_source(given, before or {})
         if ref.kube is None:
             yield from work(partial(keep_by_digest, ref.state, given, before or {}, dry_run=dry_run))
         prepared.append(Prepared(given, before, without_same_bytes(given, before or {})))
     return prepared
+
+
+def with_one_source(given: Object, before: Object) -> Object:
+    """Return the Model to merge with files and no service, or a service and no files, where it changes from one."""
+    spec, stored = given.get("spec") or {}, before.get("spec") or {}
+    if has_service(spec) and stored.get("storageUri"):
+        return {**given, "spec": {"storageUri": None, "digest": None, **spec}}
+    if spec.get("storageUri") and has_service(stored) and not has_service(spec):
+        return {**given, "spec": {**spec, "ray": {**(spec.get("ray") or {}), "service": None}}}
+    return given
 
 
 def uploaded(api: ApiCalls, context: str, model: Object, dry_run: bool, files: LocalFiles) -> Call[Object]:

@@ -20,6 +20,7 @@ from serving.client.models.local_files import kept_limit, recorded_digest, short
 from serving.client.platform_ref import PlatformRef
 from serving.reconciler.rollout.commands import cause_annotation
 from serving.reconciler.rollout.versions import shares_of, versions_of
+from serving.storage.base.service import service_url
 from serving.storage.sources.local import LocalPath, file_uri_path
 from serving.storage.transfer.urls import is_file_uri
 from serving.types.annotations import ANNOTATION_CAUSE, LABEL_MODEL
@@ -75,6 +76,11 @@ def serving_version(api: ApiCalls, name: str, namespace: str) -> Call[ServingVer
         remedy = f"`knodel promote {name}` sends all of it to the newest" if shares else f"`knodel wait {name}` waits"
         raise UsageError(f"model {name} has no version with all the traffic to promote, since {reason}: {remedy}")
     entries = [entry for entry in history_of(model) if entry.revision == holder]
+    if entries and (url := service_url(entries[-1].storage_uri)):
+        raise UsageError(
+            f"version {holder} is the service {url}, which has no files to promote: deploy one of the target with "
+            f"`knodel deploy {name} --ray-service URL`"
+        )
     if not entries or not entries[-1].digest:
         raise ClientError(f"the digest of version {holder} is not recorded yet: `knodel history {name}` shows it")
     return ServingVersion(model, entries[-1])

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from serving.engines.base.group import NO_GROUP, GroupOptions
+from serving.engines.base.ray_options import RayOptions
+
 if TYPE_CHECKING:  # programs that send lists may not have NumPy
     from serving.engines.base.datatypes import Tensor
 
@@ -81,6 +84,10 @@ class EngineOptions(NamedTuple):
     memory        bytes that the server may use; 0 if unknown
     llm           options of a language model
     timeout       longest time of a request in seconds; 0 if unknown
+    group         the Pods of the replica, if it has several
+    ray           options of a Ray Serve application
+    allow_hosts   hosts elsewhere that may have private addresses (`clusters.net.ssrf`)
+    alone         whether the server has no other model
     """
 
     threads: int = 1
@@ -91,6 +98,10 @@ class EngineOptions(NamedTuple):
     memory: int = 0
     llm: LlmOptions = LlmOptions()
     timeout: float = 0.0
+    group: GroupOptions = NO_GROUP
+    ray: RayOptions = RayOptions()
+    allow_hosts: frozenset[str] = frozenset()
+    alone: bool = True
 
 
 class Cancellation:

@@ -19,9 +19,11 @@ from serving.engines.base.errors import LoadFailed, MissingEngine, UnknownFormat
 
 if TYPE_CHECKING:
     from serving.engines.base.engine import Engine, EngineOptions
+    from serving.engines.base.group import WorkerProcess
     from serving.storage.base.artifact import Artifact
 
     Loader = Callable[[Artifact, EngineOptions], Engine]
+    WorkerStarter = Callable[[Callable[[], Artifact], EngineOptions], WorkerProcess]
 
 ALLOW_NAMESPACE: Final = "`knodel namespace NAME --label knodel.dev/allow-code=true`"
 ALLOW_CODE: Final = f"allow it with {ALLOW_NAMESPACE} on a platform, with --allow-code on your own server"
@@ -30,6 +32,8 @@ NAME_THE_FORMAT: Final = "name the format with --format, or with modelFormat in 
 """The remedy for files whose format cannot be detected."""
 OWN_SERVER: Final = "serve it on your own server with --allow-code"
 """The remedy for code in formats that need none: a platform can only allow the formats that always run code."""
+RAY: Final = "ray"
+"""The format of Ray Serve applications, whose engine takes `ray_options.RayOptions`."""
 LLM_FORMATS: Final = ("gguf", "vllm", "huggingface")
 """Formats whose engines take the options of a language model (`engine.LlmOptions`)."""
 _OUR_OWN: Final = frozenset({"serving", "clusters"})
@@ -93,6 +97,7 @@ FORMATS: Final = {
         ),
         ModelFormat("joblib", "serving.engines.sklearn.pickled", "sklearn", "sklearn", (".joblib",), runs_code=True),
         ModelFormat("python", "serving.engines.python.engine", "numpy", "python", (), ("model.py",), runs_code=True),
+        ModelFormat(RAY, "serving.engines.ray.engine", "ray", "ray", (), ("serve.yaml",), runs_code=True),
         ModelFormat("mlflow", "serving.engines.mlflow.engine", "yaml", "mlflow", (), ("mlmodel",), decides=True),
         ModelFormat("huggingface", "serving.engines.huggingface.engine", "tokenizers", "huggingface", ()),
         ModelFormat(
@@ -101,6 +106,10 @@ FORMATS: Final = {
         ModelFormat("pyfunc", "serving.engines.mlflow.engine", "mlflow", "mlflow", (), ("mlmodel",), runs_code=True),
     )
 }  # fmt: skip
+
+
+RAY_SERVICE: Final = ModelFormat(RAY, "serving.engines.ray.service", "", "", ())
+"""A Ray Serve elsewhere, by its URL: nothing of it runs here, and Ray need not be installed."""
 
 
 def is_installed(made: ModelFormat) -> bool:
@@ -162,6 +171,14 @@ def find_loader(made: ModelFormat) -> Loader:
         return load(artifact, options)
 
     return load_if_allowed
+
+
+def find_worker(made: ModelFormat) -> WorkerStarter:
+    """Import the engine of a format and return its `start_worker`. Raises LoadFailed for a format without workers."""
+    start: WorkerStarter | None = getattr(importlib.import_module(made.module), "start_worker", None)
+    if start is None:
+        raise LoadFailed(f"format {made.name} has no workers: omit workers")
+    return start
 
 
 def _unknown_reason(code: Sequence[ModelFormat], allow_code: bool) -> str:

@@ -1,10 +1,12 @@
-"""A blocking client for an engine on a Unix socket: its health, its metrics, and inferences in a thread."""
+"""A blocking client for an engine on a Unix socket or a TCP port: health, metrics, and inferences in a thread."""
 
 from __future__ import annotations
 
 import http.client
 import socket
+import ssl
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -21,18 +23,43 @@ _RECEIVED: Final = 64 * 1024  # bytes that are read at once
 _LENGTHS: Final = frozenset({b"content-length", b"transfer-encoding"})
 ABSENT: Final = (404, 501)
 """Statuses of a page that an engine does not have; llama.cpp sends 501 for metrics that are not turned on."""
+LOOPBACK: Final = "127.0.0.1"
 
 
 class Address(NamedTuple):
-    """Where an engine listens, and the key that it accepts."""
+    """Where an engine listens, and the key that it accepts.
+
+    It listens on `socket`, or with a `port` on that TCP port of the address `host`. `header` is the name of the header
+    with the key; "" is Authorization, with a bearer token. Without a `key` there is no such header. `authority` is the
+    header Host, "" for that of the caller. `server_name` is the name in the certificate of a server with TLS. Paths of
+    callers are below `prefix`.
+    """
 
     socket: Path
     key: str
+    port: int = 0
+    header: str = ""
+    host: str = LOOPBACK
+    authority: str = ""
+    server_name: str = ""
+    prefix: str = ""
+
+    @property
+    def key_header(self) -> tuple[str, str]:
+        """Return name and value of the header with the key."""
+        return (self.header, self.key) if self.header else ("Authorization", f"Bearer {self.key}")
 
     @property
     def headers(self) -> dict[str, str]:
         """Return the headers of every request."""
-        return {"Host": "engine", "Authorization": f"Bearer {self.key}", "Connection": "close"}
+        key = dict([self.key_header]) if self.key else {}
+        return {"Host": self.authority or "engine", "Connection": "close", **key}
+
+
+@cache
+def tls_context() -> ssl.SSLContext:
+    """Return the context of connections to servers with TLS, whose certificates are verified."""
+    return ssl.create_default_context()
 
 
 class NoSuchPage(InferenceFailed):
@@ -128,7 +155,12 @@ def _connect(address: Address, timeout: float | None, cancellation: Cancellation
     """Return a connection, which `cancellation` shuts down. Raises OSError, Cancelled."""
     if cancellation is not None and cancellation.cancelled:
         raise Cancelled("the inference was cancelled")
-    connected = unix_sockets.connect(address.socket, timeout)
+    if address.port:
+        connected = socket.create_connection((address.host, address.port), timeout)
+        if name := address.server_name:
+            connected = tls_context().wrap_socket(connected, server_hostname=name)
+    else:
+        connected = unix_sockets.connect(address.socket, timeout)
     if cancellation is not None:
         cancellation.on_cancel(lambda: _shut_down(connected))  # the reading thread gets the end of the stream
     return connected

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from serving.engines.base.datatypes import Tensor
-from serving.engines.base.engine import Adapter, BaseEngine, Cancellation, EngineOptions
+from serving.engines.base.engine import Adapter, Cancellation, EngineOptions
 from serving.engines.base.errors import Cancelled, EngineError, InferenceFailed, InputRefused, LoadFailed
 from serving.engines.upstream import client
 from serving.engines.upstream.adapters import AdapterTable, ServedAdapter
@@ -29,10 +29,12 @@ from serving.engines.upstream.program import (
     EngineDead,
     EngineLoad,
     EngineProgram,
+    FrontedProgram,
     PageRefused,
     ProbedProgram,
     RestingProgram,
 )
+from serving.engines.upstream.remote import EngineState, RemoteEngine
 from serving.engines.upstream.text import (
     BAD_REQUEST,
     SERVER_ERROR,
@@ -41,7 +43,7 @@ from serving.engines.upstream.text import (
     text_signature,
     text_tensor,
 )
-from serving.engines.upstream.usage import TokenCounter, TokenUsage
+from serving.engines.upstream.usage import TokenUsage
 
 log = logging.getLogger(__name__)
 
@@ -67,24 +69,13 @@ _POLL: Final = 0.02  # s between two looks at an engine that starts
 _ENCODE: Final = msgspec.json.Encoder().encode
 
 
-class EngineState(NamedTuple):
-    """Whether the engine takes requests, why not ("" if it does), and what it is doing.
-
-    `lost` is whether only a restart of the whole replica helps.
-    """
-
-    address: Address | None
-    reason: str
-    load: EngineLoad = EngineLoad()
-    lost: bool = False
-
-
 class _Running(NamedTuple):
     address: Address
     load: EngineLoad
+    entrance: Address
 
 
-class UpstreamEngine(BaseEngine):
+class UpstreamEngine(RemoteEngine):
     """The engine of `program`, started and healthy when the constructor returns. Raises LoadFailed.
 
     `example` is a request of the Open Inference Protocol, as a model's files may have one.
@@ -93,10 +84,9 @@ class UpstreamEngine(BaseEngine):
     example: Final = EXAMPLE
 
     def __init__(self, program: EngineProgram, options: EngineOptions) -> None:
-        super().__init__(text_signature(program.platform), is_async=True)
+        super().__init__(text_signature(program.platform))
         self.program = program
-        self.slots = 0
-        self.tokens = TokenCounter()  # of all responses, also of those that the model server passes on
+        self.paths = program.paths
         self.adapters = AdapterTable([ServedAdapter(one, f"{options.name}:{one}") for one in program.adapters])
         self._name = options.name
         self._folder = SocketFolder()
@@ -114,7 +104,7 @@ class UpstreamEngine(BaseEngine):
             self.close()
             raise
         log.info("the engine takes %d requests at once, started in %.1f s", self.slots, time.monotonic() - began)
-        self._state = EngineState(address, "")
+        self._state = self._serving(address)
         self._watcher = threading.Thread(target=self._watch, name="engine-watch", daemon=True)
         self._watcher.start()
 
@@ -137,7 +127,7 @@ class UpstreamEngine(BaseEngine):
         state = self._running()
         if state.load.sleeping or not self._gate.enter():
             return None
-        return state.address
+        return state.entrance
 
     def leave(self) -> None:
         """End a request."""
@@ -223,7 +213,12 @@ class UpstreamEngine(BaseEngine):
         state = self._state
         if state.address is None:
             raise InferenceFailed(state.reason)
-        return _Running(state.address, state.load)
+        return _Running(state.address, state.load, state.entrance or state.address)
+
+    def _serving(self, address: Address) -> EngineState:
+        """Return the state of the engine that has just become healthy."""
+        entrance = self.program.entrance(address) if isinstance(self.program, FrontedProgram) else None
+        return EngineState(address, "", entrance=entrance)
 
     def _adaptable(self) -> AdaptableProgram:
         if not isinstance(self.program, AdaptableProgram):
@@ -271,7 +266,8 @@ class UpstreamEngine(BaseEngine):
             now = time.monotonic()
             if not process.ended:
                 try:
-                    self._state = EngineState(address, "", self.program.load(self._getter(address)))
+                    load = self.program.load(self._getter(address))
+                    self._state = self._state._replace(reason=load.reason, load=load)
                     answered = time.monotonic()
                     self._probe(address)
                     self._rest(address)
@@ -330,7 +326,7 @@ class UpstreamEngine(BaseEngine):
             try:
                 address = self._start()
                 self._gate.restarted()
-                self._state = EngineState(address, "")
+                self._state = self._serving(address)
             except LoadFailed as error:
                 log.warning("%s", error)
                 delay = min(2 * delay, LONGEST_DELAY)

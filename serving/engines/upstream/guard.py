@@ -2,8 +2,8 @@
 
     python -P -m serving.engines.upstream.guard PROGRAM ARGUMENT…
 
-The program gets no standard input. It and its children are in the process group of this process, which must lead it.
-The whole group ends when our standard input is closed: then the server has ended, also after kill -9. It gets SIGTERM
+The program gets no standard input. It and its children are in the session of this process, which must lead it. All of
+them end when our standard input is closed: then the server has ended, also after kill -9. It gets SIGTERM
 first, so that shared memory is released. When this process is killed, the kernel kills the program (Linux). Our exit
 code, or signal, is that of the program.
 """
@@ -20,9 +20,12 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
+from serving.engines.upstream.session import signal_session
+
 GRACE: Final = 4.0  # s from SIGTERM to SIGKILL
 NOT_FOUND: Final = 127  # exit code of shells for a program that cannot be started
-_OTHERS: Final = 2.0  # s for the program's children to end after it
+_OTHERS: Final = 2.0  # s for the program's children to end after it, before they are killed
+_KILLED: Final = 1.0  # s for those that are killed
 _POLL: Final = 0.01  # s
 _FAILED: Final = 1
 _PARENT_DEATH_SIGNAL, _SUBREAPER = 1, 36  # PR_SET_PDEATHSIG and PR_SET_CHILD_SUBREAPER of prctl(2)
@@ -69,22 +72,24 @@ def _prctl(option: int, value: int) -> None:
 
 
 def _watch_input() -> None:
-    """End the group, and so this process, when the standard input ends."""
+    """End the session, and so this process, when the standard input ends."""
     while os.read(0, 1 << 12):
         pass
-    os.killpg(os.getpgrp(), signal.SIGTERM)
+    signal_session(os.getsid(0), signal.SIGTERM)
     time.sleep(GRACE)  # the main thread ends this process as soon as the others have ended
-    os.killpg(os.getpgrp(), signal.SIGKILL)
+    signal_session(os.getsid(0), signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _end_others() -> None:
-    """End what the program has left, and wait for it; the server kills what is left then."""
-    os.killpg(os.getpgrp(), signal.SIGTERM)
-    deadline = time.monotonic() + _OTHERS
+    """End what the program has left, and wait for it."""
     with contextlib.suppress(ChildProcessError):  # there are no more
-        while time.monotonic() < deadline:
-            if os.waitpid(-1, os.WNOHANG) == (0, 0):
-                time.sleep(_POLL)
+        for number, seconds in ((signal.SIGTERM, _OTHERS), (signal.SIGKILL, _KILLED)):
+            signal_session(os.getsid(0), number)
+            deadline = time.monotonic() + seconds
+            while time.monotonic() < deadline:
+                if os.waitpid(-1, os.WNOHANG) == (0, 0):
+                    time.sleep(_POLL)
 
 
 if __name__ == "__main__":

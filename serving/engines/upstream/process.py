@@ -18,6 +18,7 @@ from serving.engines.base.errors import LoadFailed
 from serving.engines.base.folder import ENGINE_PREFIX, temporary_folder
 from serving.engines.upstream.line_limit import LineLimit
 from serving.engines.upstream.program import Command
+from serving.engines.upstream.session import signal_session
 from serving.storage.folder_lock import LockedFolder
 
 log = logging.getLogger(__name__)
@@ -109,8 +110,9 @@ class EngineProcess:
             self._process.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(GRACE)
+        signal_session(self._process.pid, signal.SIGKILL)  # its children too, which may have outlived it
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)  # its children too, which may have outlived it
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._reader.join(1.0)
         if not self._reader.is_alive() and self._process.stdout is not None:

@@ -8,19 +8,21 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from serving.engines.base.engine import Adapter
 from serving.engines.base.errors import InferenceFailed
+from serving.engines.upstream.client import Address
 
 
 class EngineLoad(NamedTuple):
     """The load of an engine: the requests that it computes and those that wait inside it.
 
     `kv_share` is the part of its KV cache that is in use, from 0 to 1, None if it is unknown. `sleeping` is whether
-    it has given its memory back until it is woken.
+    it has given its memory back until it is woken. `reason` tells why it takes no requests, "" if it does.
     """
 
     running: int = 0
     waiting: int = 0
     kv_share: float | None = None
     sleeping: bool = False
+    reason: str = ""
 
 
 class Command(NamedTuple):
@@ -107,6 +109,15 @@ class EngineProgram(Protocol):
 
     def close(self) -> None:
         """Release the files of the model. The process has ended."""
+        ...
+
+
+@runtime_checkable
+class FrontedProgram(EngineProgram, Protocol):
+    """A program with a server of its own for callers' requests, beside the one that tells its state."""
+
+    def entrance(self, state: Address) -> Address:
+        """Return where callers' requests go. `state` is where the started engine tells its state."""
         ...
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +16,7 @@ from serving.engines.base.engine import EngineOptions, LlmOptions
 from serving.engines.base.errors import LoadFailed, MissingEngine
 from serving.engines.base.folder import check_digests
 from serving.engines.upstream.engine import UpstreamEngine
+from serving.engines.upstream.process import EngineProcess
 from serving.engines.vllm.arguments import read_arguments
 from serving.engines.vllm.folder import vet_adapter, vet_model
 from serving.engines.vllm.program import VllmProgram
@@ -55,6 +57,17 @@ def _largest_rank(llm: LlmOptions) -> int:
             if not llm.dynamic:
                 raise
     return largest
+
+
+def start_worker(artifact: Callable[[], Artifact], options: EngineOptions) -> EngineProcess:
+    """Start a worker of the leader's vLLM. Raises LoadFailed, MissingEngine, StorageError."""
+    arguments = read_arguments(options.llm.engine_args)
+    files = artifact()
+    vet_model(files)
+    rank = _largest_rank(options.llm)
+    check_digests(files)
+    program = VllmProgram(find_program(), files.path, options, arguments, rank, files)
+    return EngineProcess(program.worker_command())
 
 
 def find_program() -> str:

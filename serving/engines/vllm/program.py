@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -46,6 +47,11 @@ _ENVIRONMENT: Final[Mapping[str, str]] = {
 """No usage statistics, no downloads."""
 _CACHES: Final = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "VLLM_CACHE_ROOT", "XDG_CACHE_HOME")
 """Folders for compiled code. Their defaults are below the home folder, which a container may not have."""
+
+
+def _caches(folder: Path) -> Mapping[str, str]:
+    """Return the variables of the folders for compiled code that the image does not set."""
+    return {name: str(folder / "cache") for name in _CACHES if name not in os.environ}
 
 
 class _State(msgspec.Struct):
@@ -94,12 +100,19 @@ class VllmProgram:
 
     def command(self, socket: Path, key: str) -> Command:
         """Return how to start vLLM behind the guard, since it does not end with its standard input."""
-        guarded = [sys.executable, "-P", "-m", GUARD, self._executable, "serve", str(self._folder)]
-        argv = [*guarded, *self._server_arguments(socket), *self._model_arguments(), *self._arguments.argv]
-        private = {name: str(socket.parent / "cache") for name in _CACHES if name not in os.environ}
+        argv = [*self._serve(), *self._server_arguments(socket), *self._model_arguments(), *self._adapter_modules()]
         sleeps = {"VLLM_SERVER_DEV_MODE": "1" if self.rest_after else "0"}  # the routes of sleep are development's
         changes = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1" if self._options.llm.dynamic else "0"}  # callers never can
-        return Command(argv, {**private, **_ENVIRONMENT, **sleeps, **changes, "VLLM_API_KEY": key})
+        environ = {**_caches(socket.parent), **_ENVIRONMENT, **sleeps, **changes, "VLLM_API_KEY": key}
+        return Command([*argv, *self._group_arguments(), *self._arguments.argv], environ)
+
+    def worker_command(self) -> Command:
+        """Return how to start a worker, which has no HTTP server and takes its work from the leader.
+
+        The held files of the model must outlive the process.
+        """
+        argv = [*self._serve(), "--headless", *self._model_arguments(), *self._group_arguments(), *self._arguments.argv]
+        return Command(argv, {**_caches(Path(tempfile.gettempdir())), **_ENVIRONMENT})
 
     def slots(self, get: Get, wanted: int) -> int:
         """Return the wanted number, or as many as the KV cache holds requests of the maximum length."""
@@ -162,6 +175,16 @@ class VllmProgram:
         """Release the files of the model."""
         self._held = None
 
+    def _serve(self) -> Sequence[str]:
+        return [sys.executable, "-P", "-m", GUARD, self._executable, "serve", str(self._folder)]
+
+    def _group_arguments(self) -> Sequence[str]:
+        """Return the place of this process in its group. The leader has rank 0, since it has the HTTP server."""
+        group = self._options.group
+        if group.nodes == 1:
+            return []
+        return [f"--nnodes={group.nodes}", f"--node-rank={group.rank}", f"--master-addr={group.leader}"]
+
     def _server_arguments(self, socket: Path) -> Sequence[str]:
         return [
             "--uds", str(socket), "--served-model-name", self._options.name,
@@ -188,13 +211,15 @@ class VllmProgram:
         least = LEAST_ACTIVE if dynamic else 1
         active = self._arguments.loras or max(least, min(len(adapters), MOST_ACTIVE_ADAPTERS))
         held = MOST_HELD if dynamic else max(active, len(adapters))
-        argv = [
+        return [
             "--enable-lora", f"--max-lora-rank={self._rank}", f"--max-loras={active}", f"--max-cpu-loras={held}"
         ]  # fmt: skip
-        if dynamic:  # they are loaded one by one, so that a bad one harms no other
-            return argv
+
+    def _adapter_modules(self) -> Sequence[str]:
+        """Return the adapters of the start. Others are loaded one by one, so that a bad one harms no other."""
+        adapters = () if self._options.llm.dynamic else self._options.llm.adapters
         modules = [json.dumps({"name": f"{self._options.name}:{one.name}", "path": one.path}) for one in adapters]
-        return [*argv, "--lora-modules", *modules]
+        return ["--lora-modules", *modules] if modules else []
 
     @staticmethod
     def _page(get: Get) -> str:

@@ -24,6 +24,7 @@ from serving.engines.base.errors import UnknownFormat
 from serving.engines.base.llm_arguments import BadLlmOptions
 from serving.engines.base.registry import find_format
 from serving.modelserver.base.llm import MAX_URI_LENGTH, NO_LLM, LlmParameters
+from serving.modelserver.base.ray import NO_RAY, BadRayOptions, RayParameters
 from serving.storage.base import digest as digests
 from serving.storage.base.errors import StorageError
 
@@ -79,7 +80,7 @@ class ModelBounds(msgspec.Struct, frozen=True):
 class Assignment(msgspec.Struct, frozen=True):
     """The model to serve. Responses are labelled with `revision`; a `format` of "" is detected from the files.
 
-    `llm` are the options of a language model.
+    `llm` are the options of a language model, `ray` those of a Ray Serve application.
     """
 
     name: str
@@ -89,6 +90,7 @@ class Assignment(msgspec.Struct, frozen=True):
     format: str
     bounds: ModelBounds
     llm: LlmParameters = NO_LLM
+    ray: RayParameters = NO_RAY
 
 
 class _Parameters(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -102,6 +104,7 @@ class _Parameters(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     max_batch_size: int | None = None
     max_batch_latency: float | None = None
     llm: LlmParameters | None = None
+    ray: RayParameters | None = None
 
 
 class _Body(msgspec.Struct):
@@ -130,7 +133,7 @@ def parse_assignment(name: str, body: bytes, default: ModelBounds) -> Assignment
 def update_assignment(known: Assignment, body: bytes) -> Assignment:
     """Return the assignment `known` with the parameters that the `body` of a load call overrides.
 
-    Digest, format and `llm` belong to a storage URI: a call with another URI does not inherit them. Raises
+    Digest, format, `llm` and `ray` belong to a storage URI: a call with another URI does not inherit them. Raises
     BadAssignment.
     """
     given = _decoded(body or b"{}", _Reload).parameters
@@ -139,6 +142,7 @@ def update_assignment(known: Assignment, body: bytes) -> Assignment:
         given.digest = given.digest or known.digest
         given.model_format = given.model_format or known.format
         given.llm = given.llm or known.llm
+        given.ray = given.ray or known.ray
     given.revision = given.revision or known.revision
     return _checked(known.name, given, known.bounds)
 
@@ -152,6 +156,7 @@ def to_stored(assignment: Assignment) -> bytes:
         None if bounds.default_slots else bounds.slots, bounds.timeout, bounds.cpu,
         1 if batching is None else batching.max_size, None if batching is None else batching.max_latency,
         None if assignment.llm == NO_LLM else assignment.llm,
+        None if assignment.ray == NO_RAY else assignment.ray,
     )  # fmt: skip
     return msgspec.json.encode(_Stored(assignment.name, parameters))
 
@@ -183,7 +188,9 @@ def _checked(name: str, given: _Parameters, default: ModelBounds) -> Assignment:
             find_format(given.model_format, ())
         llm = given.llm or NO_LLM
         llm.check()
-    except (StorageError, UnknownFormat, BadLlmOptions) as error:
+        ray = given.ray or NO_RAY
+        ray.check()
+    except (StorageError, UnknownFormat, BadLlmOptions, BadRayOptions) as error:
         raise BadAssignment(str(error)) from error
     batching = default.batching
     size = given.max_batch_size or (batching.max_size if batching else 1)
@@ -199,7 +206,7 @@ def _checked(name: str, given: _Parameters, default: ModelBounds) -> Assignment:
         BatchBounds(int(size), latency) if _positive("maxBatchSize", size) > 1 else None,
         default_slots=not given.slots and default.default_slots,
     )
-    return Assignment(name, given.revision, given.storage_uri, given.digest, given.model_format, bounds, llm)
+    return Assignment(name, given.revision, given.storage_uri, given.digest, given.model_format, bounds, llm, ray)
 
 
 def _positive(field: str, value: float) -> float:

@@ -15,6 +15,8 @@ from clusters.gateway.token import VARIABLE
 from clusters.net.authority import url_host
 from clusters.net.hosts import ANY, LOOPBACK_NAMES, PATTERN_FORM, KnownHosts, is_host_pattern
 from clusters.net.ssrf import is_loopback
+from serving.engines.base.errors import LoadFailed
+from serving.engines.base.group import NO_GROUP, GroupOptions, read_group
 from serving.engines.base.llm_arguments import ADAPTER_FORM, BadLlmOptions, parse_adapter, parse_engine_args
 from serving.modelserver.base.adapter_list import ADAPTERS_VARIABLE
 from serving.modelserver.base.assignment import DEFAULT_BATCH_LATENCY, Assignment, BatchBounds, ModelBounds, is_name
@@ -22,6 +24,7 @@ from serving.modelserver.base.errors import BadOptions
 from serving.modelserver.base.first_digest import RECORD_VARIABLE, first_digest
 from serving.modelserver.base.llm import NO_LLM, AdapterSource, LlmParameters
 from serving.modelserver.base.observability_options import ObservabilityOptions, add_arguments, observability_of
+from serving.modelserver.base.ray import NO_RAY, BadRayOptions, RayParameters
 
 DEFAULT_SLOTS: Final = 4  # concurrent requests in the model; scaleTarget's default
 DEFAULT_QUEUE: Final = 1000  # as holdQueue, so that the first replica accepts all requests held at zero
@@ -68,6 +71,7 @@ class ServerOptions(msgspec.Struct, frozen=True):
     - `token_sha256`: SHA-256 (hex) of the token for load calls, "" to refuse them
     - `hosts`: names that Host and Origin of a request may have, None for any
     - `remembers`: whether to store the digest of the loaded files (`first_digest`)
+    - `group`: the Pods of this replica, if it has several
     - `gateway_token`: token of requests from the gateway (`clusters.gateway.token`), b"" without a gateway
     - `adapters`: folder with the platform's list of adapters (`adapter_list`); None if the adapters do not change
     """
@@ -95,6 +99,7 @@ class ServerOptions(msgspec.Struct, frozen=True):
     remembers: bool = False
     gateway_token: bytes = b""
     adapters: Path | None = None
+    group: GroupOptions = NO_GROUP
 
 
 def parse_options(argv: Sequence[str], environ: Mapping[str, str]) -> ServerOptions:
@@ -131,6 +136,7 @@ def parse_options(argv: Sequence[str], environ: Mapping[str, str]) -> ServerOpti
         remembers=bool(environ.get(RECORD_VARIABLE)),
         gateway_token=environ.get(VARIABLE, "").encode(),
         adapters=Path(environ[ADAPTERS_VARIABLE]) if environ.get(ADAPTERS_VARIABLE) else None,
+        group=_group(given, environ),
     )
 
 
@@ -200,18 +206,30 @@ def _parser() -> argparse.ArgumentParser:
     add("--max-batch-latency", type=_seconds_or_zero, metavar="SECONDS",
         help=f"maximum time to wait for a batch to fill [{DEFAULT_BATCH_LATENCY:g}]")  # fmt: skip
     add("--cpu", type=_seconds, default=1.0, help="CPU limit of the container in cores [%(default)s]")
+    _add_group(add)
     _add_llm(add)
+    add("--ray-application", default="", metavar="MODULE:NAME",
+        help="import path of a Ray Serve application, for a folder without serve.yaml [app:app]")  # fmt: skip
     add("--signature", default="", help="signature of a SavedModel with several [serving_default]")
     add(
         "--allow-code",
         action="store_true",
-        help="serve formats that run code from the model files: python, pickle, joblib, pyfunc",
+        help="serve formats that run code from the model files: python, pickle, joblib, pyfunc, ray",
     )
     add("--allowed-host", action="append", default=[], metavar="NAME",
         help="host name to accept in requests and from web pages, `*.DOMAIN`, or `*` for any; repeatable "
         "[on loopback 127.0.0.1, [::1], localhost, *.localhost, else any]")  # fmt: skip
     add_arguments(parser)
     return parser
+
+
+def _add_group(add: Callable[..., object]) -> None:
+    """Add the options of a replica of several Pods, which a platform sets."""
+    add("--workers", type=_count_or_zero, default=0, metavar="COUNT",
+        help="number of worker Pods of this replica, on a platform [none]")  # fmt: skip
+    add("--worker-cpu", type=_seconds, default=1.0, metavar="CPU", help="cores of each worker [%(default)s]")
+    add("--on-loss", choices=("restart", "tolerate"), default="restart",
+        help="whether the replica is ready while a worker is lost: with tolerate it is [%(default)s]")  # fmt: skip
 
 
 def _add_llm(add: Callable[..., object]) -> None:
@@ -228,7 +246,7 @@ def _add_llm(add: Callable[..., object]) -> None:
 
 def _check_alternatives(given: argparse.Namespace) -> None:
     """Check that the options describe one model, many models, or a pool member. Raises BadOptions."""
-    named = [option for option, value in (*_model_options(given), *_llm_options(given)) if value]
+    named = [option for option, value in (*_model_options(given), *_engine_options(given)) if value]
     for option, value, source in (("--pool", given.pool, "a load call"), ("--models", given.models, "DIR")):
         if value and named:
             raise BadOptions(f"{', '.join(named)} cannot be used with {option}, where {source} names the model")
@@ -256,7 +274,15 @@ def _assignment(given: argparse.Namespace, bounds: ModelBounds, environ: Mapping
             f"K_REVISION={revision[:80]!r} is not a name: use at most 63 of a-z, 0-9 and '-', no '-' at the ends"
         )
     digest = given.digest or first_digest(environ, revision, _scratch(environ))
-    return Assignment(given.name, revision, given.storage_uri, digest, given.format, bounds, _llm(given))
+    return Assignment(given.name, revision, given.storage_uri, digest, given.format, bounds, _llm(given), _ray(given))
+
+
+def _group(given: argparse.Namespace, environ: Mapping[str, str]) -> GroupOptions:
+    """Return the group of this replica. Raises BadOptions."""
+    try:
+        return read_group(given.workers, given.worker_cpu, given.on_loss == "tolerate", environ)
+    except LoadFailed as error:
+        raise BadOptions(str(error)) from error
 
 
 def _llm(given: argparse.Namespace) -> LlmParameters:
@@ -272,10 +298,21 @@ def _llm(given: argparse.Namespace) -> LlmParameters:
     return NO_LLM if found == NO_LLM else found
 
 
-def _llm_options(given: argparse.Namespace) -> tuple[tuple[str, object], ...]:
+def _ray(given: argparse.Namespace) -> RayParameters:
+    """Return the options of a Ray Serve application. Raises BadOptions."""
+    found = RayParameters(given.ray_application)
+    try:
+        found.check()
+    except BadRayOptions as error:
+        raise BadOptions(f"{error}; see --help") from error
+    return NO_RAY if found == NO_RAY else found
+
+
+def _engine_options(given: argparse.Namespace) -> tuple[tuple[str, object], ...]:
     return (
         ("--context-length", given.context_length), ("--embeddings", given.embeddings), ("--adapter", given.adapter),
         ("--tool-parser", given.tool_parser), ("--engine-arg", given.engine_arg),
+        ("--ray-application", given.ray_application),
     )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from serving.modelserver.base.errors import NotReady, ResourceNotFound, ServingE
 from serving.modelserver.base.responses import JSON, json_body
 from serving.modelserver.codec.messages import metadata_shape
 from serving.modelserver.endpoints.endpoints import Endpoints
+from serving.modelserver.endpoints.pending_requests import HEALTH_PATHS
 from serving.modelserver.execution.lifecycle import ModelLifecycle
 from serving.modelserver.execution.target import check_model
 from serving.modelserver.openai.errors import ModelNotFound, openai_error, openai_error_body
@@ -28,7 +29,7 @@ from serving.modelserver.openai.paths import PATHS, PREFIX
 from serving.modelserver.openai.upstreams import upstream_of
 
 if TYPE_CHECKING:
-    from serving.engines.upstream.engine import UpstreamEngine
+    from serving.engines.upstream.remote import RemoteEngine
 
 SERVER_NAME: Final = "knodel"
 EXTENSIONS: Final = ("binary_tensor_data",)
@@ -63,6 +64,9 @@ class DataApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Route one request. Inferences bypass Starlette, which would take a third of their time."""
+        if self._lifecycle.serves_own_paths and scope["path"] not in HEALTH_PATHS:
+            await self._endpoints.application(scope, receive, send)
+            return
         common = self._common.get(scope["path"])
         if common is not None and scope["method"] == "POST":
             await common(scope, receive, send)
@@ -140,13 +144,13 @@ class DataApp:
     def _openai_paths(self) -> list[str]:
         """Return the paths of OpenAI's and Anthropic's APIs that the model has."""
         upstream = self._upstream()
-        return [] if upstream is None else [f"{PREFIX}{path}" for path in PATHS if path in upstream.program.paths]
+        return [] if upstream is None else [f"{PREFIX}{path}" for path in PATHS if path in upstream.paths]
 
     def _check_language_model(self, _: dict[str, Any]) -> None:
         if self._lifecycle.has_model and self._upstream() is None:
             raise ResourceNotFound(NO_PATH)
 
-    def _upstream(self) -> UpstreamEngine | None:
+    def _upstream(self) -> RemoteEngine | None:
         return upstream_of(self._lifecycle.model().engine) if self._lifecycle.has_model else None
 
     async def _document(self, _: Request) -> Response:

@@ -23,7 +23,8 @@ from serving.modelserver.openai.metrics import LlmMetrics
 class Endpoints(msgspec.Struct, frozen=True):
     """ASGI applications for `…/infer`, `…:predict`, `…/generate`, `…/generate_stream`, `/invocations` and OpenAI's.
 
-    `pipelines` are the endpoints of OpenAI's API that infer in this server, by path.
+    `pipelines` are the endpoints of OpenAI's API that infer in this server, by path. `application` takes all paths of a
+    model that has its own.
     """
 
     infer: ASGIApp
@@ -32,6 +33,7 @@ class Endpoints(msgspec.Struct, frozen=True):
     generate_stream: ASGIApp
     invocations: ASGIApp
     openai: ASGIApp
+    application: ASGIApp
     pipelines: Mapping[str, ASGIApp] = {}
 
 
@@ -64,6 +66,11 @@ def make_endpoints(
 
         return OpenAiEndpoint(name, inference, budget, llm or LlmMetrics())
 
+    def make_application() -> ASGIApp:
+        from serving.modelserver.openai.application import ApplicationEndpoint  # with the first such request
+
+        return ApplicationEndpoint(inference, budget)
+
     openai = _made_later(make_openai)
     return Endpoints(
         infer=routed(V2),
@@ -72,6 +79,7 @@ def make_endpoints(
         generate_stream=StreamingEndpoint(inference, budget, _generate),
         invocations=_made_later(make_invocations),
         openai=openai,
+        application=_made_later(make_application),
         pipelines=pipeline_routes(inference, budget, openai),
     )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from typing import Final, NamedTuple
 
 from serving.engines.base.engine import Adapter
@@ -25,6 +26,16 @@ class AdapterFiles(NamedTuple):
     adapter: Adapter
     folder: ModelFolder
     digest: str
+
+
+def fetch_adapters(sources: Iterable[AdapterSource], fetch: FetchAdapter, files: ExitStack) -> Sequence[Adapter]:
+    """Return adapters, whose files stay until `files` is closed. Raises LoadFailed."""
+    adapters = []
+    for source in sources:
+        found = fetch_adapter(source, fetch)
+        files.enter_context(found.folder)
+        adapters.append(found.adapter)
+    return adapters
 
 
 def fetch_adapter(source: AdapterSource, fetch: FetchAdapter) -> AdapterFiles:

@@ -49,6 +49,7 @@ class ModelLifecycle:
     """Loading → serving → draining. A model is not ready either while all `workers` hang or the accelerator is lost.
 
     With `queues_before_load` the server is ready before it has a model, because requests wait for the model.
+    `serves_own_paths` is whether the model itself answers all paths of the server, except those of its health.
     `blocked_reason` explains why the model is temporarily unavailable; "" when it is available.
     """
 
@@ -58,6 +59,7 @@ class ModelLifecycle:
         self._model: ServedModel | None = None
         self._draining = False
         self.blocked_reason = ""
+        self.serves_own_paths = False
 
     @property
     def ready(self) -> bool:
@@ -96,6 +98,7 @@ class ModelLifecycle:
     def set_model(self, model: ServedModel) -> None:
         """Serve this loaded model."""
         self._model = model
+        self.serves_own_paths = getattr(model.engine, "serves_own_paths", False)
 
     def remove_model(self) -> None:
         """Stop serving the model: `model` raises from now on."""

@@ -9,22 +9,26 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from serving.engines.base.engine import EngineOptions, LlmOptions
+from serving.engines.base.container_limits import container_limits
+from serving.engines.base.engine import Adapter, EngineOptions, LlmOptions
 from serving.engines.base.errors import LoadFailed
-from serving.engines.base.registry import LLM_FORMATS, find_format, find_loader
+from serving.engines.base.ray_options import RayOptions
+from serving.engines.base.registry import LLM_FORMATS, RAY, RAY_SERVICE, find_format, find_loader
 from serving.engines.base.warmup import warm_up
 from serving.engines.layouts.detect import find_layout
 from serving.modelserver.base.assignment import Assignment, BatchBounds
 from serving.modelserver.base.limits import ServerLimits
+from serving.modelserver.base.options import ServerOptions
 from serving.modelserver.base.stats import StartupTimes
 from serving.modelserver.codec.protocol_v2 import V2Codec
 from serving.modelserver.execution.example import MAX_SHOWN, decode_example, read_example
 from serving.modelserver.execution.lifecycle import ServedModel
 from serving.modelserver.execution.memory import quick_gauge
 from serving.storage.base.artifact import Artifact
+from serving.storage.base.service import service_url
 
 log = logging.getLogger(__name__)
 
@@ -54,10 +58,15 @@ def load_model(
     layout = find_layout(fetched, assignment.name)
     files = layout.artifact
     options = engine_options or EngineOptions(assignment.bounds.threads)
-    found = find_format(assignment.format or layout.format, files.names(), allow_code=options.allow_code)
+    if service_url(assignment.storage_uri):
+        found = RAY_SERVICE
+    else:
+        found = find_format(assignment.format or layout.format, files.names(), allow_code=options.allow_code)
     startup.format = found.name
     if options.llm != LlmOptions() and found.name not in LLM_FORMATS:
         raise LoadFailed(f"{files.uri}: format {found.name} has no options of a language model: omit them")
+    if options.ray != RayOptions() and found.name != RAY:
+        raise LoadFailed(f"{files.uri}: format {found.name} has no options of Ray: omit --ray-application")
     load = find_loader(found)
     before = gauge(found.name)
     engine = load(files, options)
@@ -84,6 +93,34 @@ def load_model(
     hint = None if assignment.bounds.batching is not None else layout.batching
     batching = None if hint is None else BatchBounds(hint.max_size, hint.max_latency)
     return ServedModel(assignment.name, assignment.revision, engine, codec, pace, memory, shown, batching)
+
+
+def make_engine_options(
+    options: ServerOptions, model: Assignment, adapters: Sequence[Adapter], *, dynamic: bool = False
+) -> EngineOptions:
+    """Return the options of the model's engine. `adapters` are fetched. `dynamic`: they change while it serves."""
+    llm = model.llm
+    return EngineOptions(
+        threads=model.bounds.threads,
+        allow_code=options.allow_code,
+        signature=options.signature,
+        name=model.name,
+        slots=model.bounds.engine_slots,
+        memory=options.memory_limit or container_limits().memory,
+        timeout=model.bounds.timeout,
+        llm=LlmOptions(
+            llm.context_length,
+            llm.embeddings,
+            tuple(adapters),
+            llm.tool_parser,
+            tuple(sorted(llm.engine_args.items())),
+            dynamic,
+        ),
+        group=options.group,
+        ray=model.ray.options()._replace(service=service_url(model.storage_uri)),
+        allow_hosts=options.allow_hosts,
+        alone=options.models is None,
+    )
 
 
 def artifact_size(artifact: Artifact) -> int:

@@ -221,7 +221,7 @@ class ManyModels:
         found = []
         for name, model in self._models.items():
             if model.loaded is not None and (upstream := upstream_of(model.loaded.host.lifecycle.model().engine)):
-                found += model_names(name, upstream.program.adapters)
+                found += model_names(name, upstream.adapters.names)
         return found
 
     def _make_model(self, assignment: Assignment) -> RepositoryModel:

@@ -25,11 +25,13 @@ class RequestMetrics:
 
     Durations have finer buckets than the page, because `response_stats` reads the same counts. `split` counts the
     requests that the judge of a rollout counts. `latencies` are the times by which responses are judged, by protocol
-    and status code, for protocols whose durations depend on the caller. `monotonic` is the loop's time.
+    and status code, for protocols whose durations depend on the caller. `serves_own_paths` is whether the model itself
+    answers all paths. `monotonic` is the loop's time.
     """
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self.split = SplitStats(monotonic)
+        self.serves_own_paths = False
         self.latencies: dict[str, dict[int, BucketCounter]] = {}
         self._durations: dict[str, dict[int, BucketCounter]] = {}
         self._batches = BucketCounter(BATCH_BOUNDS)

@@ -11,6 +11,7 @@ from clusters.net.server.errors import RECEIVED_KEY, REFUSED_KEY
 from serving.modelserver.base.errors import ClientLeft
 from serving.modelserver.base.responses import BROKEN_KEY
 from serving.modelserver.base.split import CURRENT, TOKENS_KEY, TokenTimes, is_of_split, without_token
+from serving.modelserver.endpoints.pending_requests import HEALTH_PATHS
 from serving.modelserver.observe.access_log import AccessLog
 from serving.modelserver.observe.metrics import RequestMetrics
 
@@ -18,6 +19,8 @@ V1: Final = "v1"
 V2: Final = "v2"
 MLFLOW: Final = "mlflow"
 OPENAI: Final = "openai"
+APPLICATION: Final = "application"
+"""Requests of a model that has paths of its own."""
 OTHER: Final = "other"
 """Health, metadata, and unknown paths."""
 TRACE_KEY: Final = "knodel.trace"
@@ -52,7 +55,9 @@ class ObservabilityMiddleware:
         fails after its status was sent counts with the status of the failure.
         """
         start, status = self._monotonic(), 0
-        protocol, split = protocol_of(scope["method"], scope["path"]), self._metrics.split
+        own = self._metrics.serves_own_paths and scope["path"] not in HEALTH_PATHS
+        protocol = APPLICATION if own else protocol_of(scope["method"], scope["path"])
+        split = self._metrics.split
         counts = protocol != OTHER and is_of_split(scope["headers"], self._token)
         judged = split.begin(scope, start) if counts else None
         CURRENT.set(judged)

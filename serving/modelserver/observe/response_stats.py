@@ -22,7 +22,7 @@ from serving.modelserver.base.errors import ClientLeft, InvalidRequest, Overload
 from serving.modelserver.base.latency import by_bucket
 from serving.modelserver.base.stats import Stats
 from serving.modelserver.observe.metrics import RequestMetrics
-from serving.modelserver.observe.middleware import MLFLOW, OPENAI, V1, V2
+from serving.modelserver.observe.middleware import APPLICATION, MLFLOW, OPENAI, V1, V2
 
 GRPC: Final = "grpc"
 """Protocol label of inferences over gRPC."""
@@ -79,7 +79,7 @@ def outcome_of(protocol: str, code: int) -> Outcome:
     """Return how a response counts for the version that sent it."""
     if protocol == GRPC:
         return "timed" if code in _GRPC_TIMED else "error" if code in _GRPC_ERRORS else "other"
-    if protocol not in (V1, V2, MLFLOW, OPENAI):
+    if protocol not in (V1, V2, MLFLOW, OPENAI, APPLICATION):
         return "other"
     if code < _REFUSED or code == ClientLeft.status:
         return "timed"

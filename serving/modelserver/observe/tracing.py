@@ -33,6 +33,7 @@ from serving.modelserver.execution.lifecycle import ModelLifecycle, ServedModel
 from serving.modelserver.execution.slot_queue import SlotQueue
 from serving.modelserver.execution.workers import Workers
 from serving.modelserver.observe.middleware import (
+    APPLICATION,
     MLFLOW,
     OPENAI,
     OTHER,
@@ -198,6 +199,8 @@ def span_name(protocol: str, path: str) -> str:
         return "POST /v1/models/{name}:predict"
     if protocol == MLFLOW:
         return "POST /invocations"
+    if protocol == APPLICATION:
+        return "application"
     if protocol == OPENAI:
         known = path.removeprefix(PREFIX)
         return f"POST {known}" if known in (*PATHS, RERANK_V2) else "POST /v1/…"

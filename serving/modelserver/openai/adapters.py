@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from clusters.base.backoff import Backoff
 from clusters.base.errors import KnodelError
 from clusters.base.redact import one_line
-from serving.engines.base.engine import Adapter
+from serving.engines.base.engine import Adapter, Engine
 from serving.engines.base.errors import EngineError, LoadFailed
 from serving.engines.base.folder import ModelFolder
 from serving.engines.upstream.adapters import ServedAdapter
@@ -87,9 +87,9 @@ class AdapterSync:
                 self._fail(source, error)
         return [files.adapter for files in self._fetched.values()]
 
-    def attach(self, engine: UpstreamEngine | None) -> None:
+    def attach(self, engine: Engine) -> None:
         """Load the adapters of the list into the engine, then follow the list in a thread. Raises LoadFailed."""
-        if engine is None:
+        if not isinstance(engine, UpstreamEngine):
             raise LoadFailed("this engine does not load adapters while it serves: name another modelFormat")
         self._engine = engine
         self.step()

@@ -8,7 +8,6 @@ for metrics.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -16,18 +15,16 @@ from typing import Any, Final, TypeVar
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from clusters.net import unix_sockets
 from clusters.net.server.connection import HttpConnection
 from clusters.net.server.errors import RECEIVED_KEY
 from clusters.net.server.protocol import connection_of
 from clusters.net.upstream import UpstreamConnection, UpstreamError
-from serving.engines.base.errors import EngineError, InputRefused
+from serving.engines.base.errors import InputRefused
 from serving.engines.upstream.adapters import ServedAdapter
 from serving.engines.upstream.client import Address
 from serving.engines.upstream.engine import UpstreamEngine
 from serving.modelserver.base.errors import (
     ClientLeft,
-    DeadlineExceeded,
     InvalidRequest,
     ModelFailed,
     ResourceNotFound,
@@ -42,13 +39,13 @@ from serving.modelserver.codec.messages import explain_decode_error
 from serving.modelserver.execution.inference import BEGAN, Inference, RequestContext
 from serving.modelserver.openai.body_values import check_values
 from serving.modelserver.openai.errors import (
-    EngineRestarts,
     InvalidParameter,
     ModelNotFound,
     anthropic_error,
     mend_error,
     openai_error,
 )
+from serving.modelserver.openai.exchange import Exchange, Waker
 from serving.modelserver.openai.listing import model_names
 from serving.modelserver.openai.metrics import LlmMetrics
 from serving.modelserver.openai.paths import GENERATING, MESSAGES, PREFIX, SEVERAL_ANSWERS
@@ -61,7 +58,6 @@ EVENTS: Final = b"text/event-stream"
 _PASSED: Final = frozenset({b"content-type", b"cache-control", b"retry-after", b"x-request-id"})
 _FORWARDED: Final = frozenset({b"x-request-id", b"traceparent", b"anthropic-version", b"anthropic-beta"})
 _LONGEST_HEADER: Final = 1024  # bytes of a value; a longer one is not passed on
-BACKLOG_PAUSE: Final = 0.005  # s until the next attempt to connect to an engine that has too many new connections
 _MAX_QUOTED: Final = 100  # characters of a model's name that a message repeats
 
 
@@ -86,7 +82,7 @@ class OpenAiEndpoint:
         self._inference = inference
         self._budget = budget
         self._metrics = metrics
-        self._waker = _Waker()
+        self._waker = Waker()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -155,79 +151,26 @@ def _decode(decoder: msgspec.json.Decoder[T], content: bytes) -> T:
         raise InvalidRequest(f"the body is not a valid request: {explain_decode_error(error)}") from error
 
 
-class _Waker:
-    """Wakes an engine for all requests that wait for it, in one thread."""
-
-    def __init__(self) -> None:
-        self._engine: UpstreamEngine | None = None
-        self._waking: asyncio.Task[EngineError | None] | None = None
-
-    def wake(self, engine: UpstreamEngine) -> asyncio.Task[EngineError | None]:
-        """Return the task that wakes the engine; its result is the error, since requests that wait may have gone."""
-        if self._waking is None or self._waking.done() or self._engine is not engine:
-            self._engine = engine
-            self._waking = asyncio.create_task(asyncio.to_thread(_wake, engine))
-        return self._waking
-
-
-def _wake(engine: UpstreamEngine) -> EngineError | None:
-    try:
-        engine.wake()
-    except EngineError as error:
-        return error
-    return None
-
-
-class _Exchange:
-    """One request to the engine and its response."""
+class _Exchange(Exchange):
+    """One request of OpenAI's or Anthropic's API."""
 
     def __init__(
         self, engine: UpstreamEngine, path: str, request: RequestContext, client: HttpConnection, scope: Scope,
-        send: Send, metrics: LlmMetrics, waker: _Waker,
+        send: Send, metrics: LlmMetrics, waker: Waker,
     ) -> None:  # fmt: skip
-        self._engine = engine
+        super().__init__(engine, request, client, waker)
+        self._refusals = engine.program.refusals
         self._path = path
-        self._request = request
-        self._client = client
         self._scope = scope
         self._times: TokenTimes = scope.get(TOKENS_KEY) or TokenTimes(streamed=False)
         self._send = send
         self._metrics = metrics
-        self._waker = waker
-        self._loop = asyncio.get_running_loop()
-        self._stops: asyncio.Future[None] = self._loop.create_future()
-        self._connection: UpstreamConnection | None = None
-        self._stopped: ServingError | None = None
         self._sent = 0.0  # when the request was sent to the engine
         self._observer = StreamObserver()
-        self._sending = False
         self._blocked = 0.0  # s in which the caller did not read
 
-    async def run(self, body: bytes) -> None:
-        """Send `body` and pass the response on. Raises ServingError if nothing was sent to the caller."""
-        late = DeadlineExceeded(f"no complete answer within {self._request.timeout:g} s")
-        timer = self._loop.call_at(self._request.deadline, self._stop, late)
-        self._client.on_disconnect(partial(self._stop, ClientLeft()))
-        try:
-            address = await self._enter()
-            try:
-                await self._exchange(address, body)
-            finally:
-                self._engine.leave()
-        except UpstreamError as error:
-            raise self._stopped or ModelFailed(f"the engine broke off the request: {error}") from error
-        finally:
-            timer.cancel()
-            self._client.on_disconnect(None)
-            if self._connection is not None:
-                self._connection.close()
-
-    async def _exchange(self, address: Address, body: bytes) -> None:
-        """Send the request and pass the response on. Raises UpstreamError, ServingError."""
-        connection = self._connection = await self._connect(address)
-        self._check()
-        head = _request_head(address, self._path, self._scope, len(body))
-        connection.send(head, head_only=False)
+    async def _exchange(self, connection: UpstreamConnection, address: Address, body: bytes) -> None:
+        connection.send(_request_head(address, self._path, self._scope, len(body)), head_only=False)
         connection.write(body)
         self._sent = time.monotonic()
         status, headers = await connection.response()
@@ -236,47 +179,6 @@ class _Exchange:
             await self._pass_stream(connection, status, passed)
         else:
             await self._pass_body(connection, status, passed)
-
-    async def _enter(self) -> Address:
-        """Return where to send the request, counted in the engine, once it is awake. Raises ServingError."""
-        engine = self._engine
-        try:
-            while (address := engine.enter()) is None:
-                waking = self._waker.wake(engine)
-                await asyncio.wait((waking, self._stops), return_when=asyncio.FIRST_COMPLETED)
-                self._check()
-                if (failed := waking.result()) is not None:
-                    raise failed
-        except EngineError as error:
-            reason = engine.state.reason or f"the engine sleeps and could not be woken ({error}): try again"
-            raise EngineRestarts(reason) from error
-        return address
-
-    async def _connect(self, address: Address) -> UpstreamConnection:
-        """Connect to the engine, once it has room for a connection that it has not accepted. Raises ServingError."""
-        while True:
-            try:
-                connected = unix_sockets.connect(address.socket, timeout=0.0)
-            except BlockingIOError:  # unix(7): its backlog is full, which has room for six connections in llama.cpp
-                await asyncio.sleep(BACKLOG_PAUSE)
-                self._check()
-            except OSError as error:
-                raise EngineRestarts("the engine has just ended and is started again: try again") from error
-            else:
-                return (await self._loop.create_unix_connection(UpstreamConnection, sock=connected))[1]
-
-    def _check(self) -> None:
-        """Raise the error by which the request was stopped meanwhile."""
-        if self._stopped is not None:
-            raise self._stopped
-
-    def _stop(self, error: ServingError) -> None:
-        """End the request in the engine. A deadline that passes while the caller does not read is the caller's."""
-        self._stopped = self._stopped or (ClientLeft() if self._sending else error)
-        if not self._stops.done():
-            self._stops.set_result(None)
-        if self._connection is not None:
-            self._connection.close()
 
     async def _pass_body(self, connection: UpstreamConnection, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         """Read the whole response, so that one that breaks off is an error with its own status."""
@@ -290,7 +192,7 @@ class _Exchange:
         body = b"".join(pieces)
         if status >= InvalidRequest.status:
             anthropic = self._path.startswith(MESSAGES)
-            status, body = mend_error(status, body, self._engine.program.refusals, anthropic=anthropic)
+            status, body = mend_error(status, body, self._refusals, anthropic=anthropic)
             headers = [(b"content-type", JSON), *(one for one in headers if one[0] != b"content-type")]
         usage = body_usage(body) if status < InvalidRequest.status else None
         if usage is not None:
@@ -377,7 +279,9 @@ def _request_head(address: Address, path: str, scope: Scope, length: int) -> byt
     """
     sent = {name: value for name, value in scope["headers"] if name in _FORWARDED and len(value) <= _LONGEST_HEADER}
     passed = b"".join(b"%b: %b\r\n" % header for header in sent.items())
+    name, key = address.key_header
     return (
-        b"POST %b HTTP/1.1\r\nHost: engine\r\nAuthorization: Bearer %b\r\nContent-Type: application/json\r\n"
-        b"Content-Length: %d\r\nConnection: close\r\n%b\r\n" % (path.encode(), address.key.encode(), length, passed)
+        b"POST %b HTTP/1.1\r\nHost: engine\r\n%b: %b\r\nContent-Type: application/json\r\n"
+        b"Content-Length: %d\r\nConnection: close\r\n%b\r\n"
+        % (path.encode(), name.encode(), key.encode(), length, passed)
     )

@@ -16,7 +16,7 @@ from serving.modelserver.execution.lifecycle import ModelLifecycle
 from serving.modelserver.openai.upstreams import upstream_of
 
 if TYPE_CHECKING:
-    from serving.engines.upstream.engine import UpstreamEngine
+    from serving.engines.upstream.remote import RemoteEngine
 
 TIMEOUT: Final = 8.0  # s for the page; Prometheus waits for 10 s
 _PAGE: Final = "/metrics"
@@ -54,7 +54,7 @@ class EngineMetrics:
         return Response(page, headers={"content-type": CONTENT_TYPE})
 
 
-def _read(engine: UpstreamEngine) -> bytes | EngineError:
+def _read(engine: RemoteEngine) -> bytes | EngineError:
     """Return the page, or the error: requests that wait for it may have gone. Blocks."""
     try:
         return engine.page(_PAGE)

@@ -6,7 +6,7 @@ import asyncio
 import math
 from typing import Final
 
-from serving.engines.upstream.engine import EngineState, UpstreamEngine
+from serving.engines.upstream.remote import EngineState, RemoteEngine
 from serving.engines.upstream.usage import TokenCounter
 from serving.modelserver.base.stats import Stats
 from serving.modelserver.execution.lifecycle import ModelLifecycle
@@ -14,14 +14,14 @@ from serving.modelserver.execution.lifecycle import ModelLifecycle
 PERIOD: Final = 0.25  # s
 
 
-async def follow(engine: UpstreamEngine, lifecycle: ModelLifecycle, stats: Stats) -> None:
+async def follow(engine: RemoteEngine, lifecycle: ModelLifecycle, stats: Stats) -> None:
     """Update `lifecycle` and `stats` until the task is cancelled."""
     while True:
         apply(engine.state, lifecycle, stats)
         await asyncio.sleep(PERIOD)
 
 
-def count_tokens(engine: UpstreamEngine, stats: Stats) -> None:
+def count_tokens(engine: RemoteEngine, stats: Stats) -> None:
     """Count the tokens of the engine in `stats` from now on, after those of the engine before it.
 
     The tokens of the warm-up, which no caller asked for, do not count.

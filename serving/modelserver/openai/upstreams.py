@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from serving.engines.base.engine import Engine
-    from serving.engines.upstream.engine import UpstreamEngine
+    from serving.engines.upstream.remote import RemoteEngine
 
-_MODULE: Final = "serving.engines.upstream.engine"
+_MODULE: Final = "serving.engines.upstream.remote"
 
 
-def upstream_of(engine: Engine) -> UpstreamEngine | None:
-    """Return the engine if it is a server in a process of its own, else None."""
+def upstream_of(engine: Engine) -> RemoteEngine | None:
+    """Return the engine if it is a server of its own, else None."""
     module = sys.modules.get(_MODULE)  # imported with the first such engine
-    if module is None or not isinstance(engine, module.UpstreamEngine):
+    if module is None or not isinstance(engine, module.RemoteEngine):
         return None
-    found: UpstreamEngine = engine
+    found: RemoteEngine = engine
     return found

@@ -15,6 +15,7 @@ from serving.reconciler.rollout.state import RolloutState, rollout_of
 from serving.reconciler.rollout.versions import Version, shares_of, version_with, versions_of
 from serving.types.annotations import ANNOTATION_CAUSE, ANNOTATION_ROLLOUT
 from serving.types.model import LATEST, Cause, HistoryEntry, history_of
+from serving.types.ray import source_patch
 from serving.types.rollout import Command, Verb, parse_command
 
 ALL = 100
@@ -111,7 +112,8 @@ def rollback(model: Object, revisions: Sequence[Object], to: str | None = None) 
     record = next((entry for entry in reversed(history) if entry.revision == target), None)
     if record is None:
         raise _unknown_error(model, target, versions)
-    again = {"storageUri": record.storage_uri, "digest": record.digest or None, "version": record.version or None}
+    source = source_patch(record.storage_uri, model.get("spec") or {})
+    again = {**source, "digest": record.digest or None, "version": record.version or None}
     return _patch(model, _rollback_cause(model, target), {**again, "traffic": None, "canaryTrafficPercent": None})
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from autoscaler.metrics.stat import Sample, Tokens
 from autoscaler.usage.account import Account, ClockReading, is_held, replica_of
-from autoscaler.usage.meter import Spent, Usage
+from autoscaler.usage.meter import BESIDE_ANNOTATION, Spent, Usage
 from clusters.base.objects import timestamp
 
 START = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
@@ -168,6 +168,20 @@ def test_a_pod_is_held_from_its_node_to_its_end() -> None:
 def test_a_replica_asks_for_what_its_containers_ask_for_and_for_accelerators_by_their_limits() -> None:
     server = {"resources": {"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"nvidia.com/gpu": 2}}}
     proxy = {"resources": {"requests": {"cpu": "25m"}, "limits": {"nvidia.com/gpu": "all"}}}
-    found = replica_of({"containers": [server, proxy]})
+    found = replica_of({"spec": {"containers": [server, proxy]}})
     assert found == {"cpu": 0.525, "memory": 2.0**30, "nvidia.com/gpu": 2.0}
     assert replica_of({}) == {}
+
+
+def test_the_workers_of_a_replica_are_added() -> None:
+    server = {"resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
+    template = {
+        "metadata": {"annotations": {BESIDE_ANNOTATION: '{"cpu":16.0,"memory":1024.0,"nvidia.com/gpu":2.0}'}},
+        "spec": {"containers": [server]},
+    }
+    assert replica_of(template) == {"cpu": 17.0, "memory": 2.0**30 + 1024, "nvidia.com/gpu": 2.0}
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"cpu":"many"}', '{"cpu":-1}', '{"cpu":NaN}', "[" * 9999])
+def test_an_unreadable_annotation_adds_nothing(text: str) -> None:
+    assert replica_of({"metadata": {"annotations": {BESIDE_ANNOTATION: text}}}) == {}

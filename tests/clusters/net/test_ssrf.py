@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clusters.net.ssrf import LOOPBACK_HOSTS, AddressRefused, allowed_after, check_addresses, is_global
+from clusters.net.ssrf import LOOPBACK_HOSTS, AddressRefused, allowed_after, check_addresses, check_service, is_global
 
 PRIVATE = (
     "0.0.0.0", "10.1.2.3", "100.64.0.1", "127.0.0.1", "127.255.255.254", "168.63.129.16", "169.254.169.254",
@@ -69,3 +69,28 @@ def test_another_host_that_only_ends_alike_is_not_allowed() -> None:
 )
 def test_a_public_server_cannot_redirect_to_what_was_allowed_for_direct_use(peer: str, allowed: frozenset[str]) -> None:
     assert allowed_after(peer, ALLOWED) == allowed
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1", "198.18.3.4", "100.64.0.1", "fc00::1", "8.8.8.8"])
+def test_an_allowed_service_may_have_any_address_of_the_cluster(address: str) -> None:
+    check_service("ranker-serve-svc", [address], frozenset({"ranker-serve-svc"}))
+
+
+@pytest.mark.bad_input("artifact-addresses")
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1", "169.254.169.254", "::1", "::ffff:127.0.0.1", "fe80::1", "fd00:ec2::254", "0.0.0.0"]
+)
+def test_an_allowed_service_does_not_lead_to_this_machine_or_to_metadata(address: str) -> None:
+    with pytest.raises(AddressRefused, match="this machine"):
+        check_service("ranker-serve-svc", ["10.0.0.1", address], frozenset({"ranker-serve-svc"}))
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::1]"])
+def test_this_machine_is_allowed_as_it_is_written(host: str) -> None:
+    check_service(host, ["127.0.0.1"], LOOPBACK_HOSTS)
+
+
+def test_a_service_that_is_not_allowed_must_be_public() -> None:
+    check_service("ray.example", ["8.8.8.8"], frozenset())
+    with pytest.raises(AddressRefused, match="private"):
+        check_service("ranker-serve-svc.other.svc", ["10.0.0.1"], frozenset({"ranker-serve-svc"}))

@@ -50,6 +50,14 @@ def homeless(name: str) -> Object:
     return found
 
 
+def halved(name: str) -> Object:
+    """Return a Model of two workers of which one is missing."""
+    found = model(name)
+    said = {"status": "False", "reason": "WorkerLost", "message": "x: 1 of 2 workers are ready"}
+    found["status"]["conditions"].append({"type": "WorkersReady", **said})
+    return found
+
+
 def crashing(revision: str, **spec: Any) -> Object:
     """Return a Model whose first version has the traffic, whose third is newest, and of which `revision` crashes."""
     found = homeless("iris")
@@ -129,6 +137,8 @@ def test_only_replicas_of_versions_that_have_or_get_traffic_are_a_problem(model:
         (model_doctor.check_models([model("iris", ready="False")]), False, "default/iris (LoadFailed)"),
         (model_doctor.check_models([model(f"m{n}", ready="False") for n in range(9)]), False, "and 4 more"),
         (model_doctor.check_replicas([model("iris")]), True, "all started"),
+        (model_doctor.check_workers([model("iris")]), True, "all ready"),
+        (model_doctor.check_workers([halved("iris")]), False, "default/iris (x: 1 of 2 workers are ready)"),
         (model_doctor.check_replicas([homeless("iris")]), False, "default/iris (Unschedulable: iris-00001: no room)"),
         (model_doctor.check_engines([model("iris")], ["skops"]), True, "installed"),
         (

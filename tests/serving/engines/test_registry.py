@@ -109,7 +109,7 @@ def test_a_format_that_runs_code_is_loaded_only_where_that_is_allowed(
 
 
 def test_only_what_is_named_runs_code() -> None:
-    assert CODE == ["pickle", "joblib", "python", "pyfunc"]
+    assert CODE == ["pickle", "joblib", "python", "ray", "pyfunc"]
 
 
 def test_a_missing_library_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:

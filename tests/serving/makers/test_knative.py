@@ -24,7 +24,7 @@ from serving.types.faults import CODE_FORMATS, FORMATS
 from serving.types.settings.runtimes import Runtime
 from serving.types.settings.settings import ServerSettings, Settings
 from serving.types.validation import read_model
-from tests.serving.models import VARIANTS, model, model_object
+from tests.serving.models import VARIANTS, model, model_object, service_object
 from tests.support.knative_webhook.validation import KNATIVE_FEATURES, validators
 
 SETTINGS = Settings()
@@ -333,3 +333,52 @@ def test_hosts_that_may_be_private_reach_the_server_as_a_variable_and_make_a_ver
     [plain] = make_templates(model(digest=DIGEST), SETTINGS).values()
     assert "env" not in plain["spec"]["containers"][0]
     assert plain["metadata"]["labels"] != template["metadata"]["labels"]
+
+
+def service_container(url: str, settings: Settings = SETTINGS) -> Object:
+    [template] = make_templates(read_model(service_object(ray={"service": url})), settings).values()
+    assert [volume["name"] for volume in template["spec"]["volumes"]] == ["scratch"]  # no files, no digests
+    [container] = template["spec"]["containers"]
+    return dict(container)
+
+
+def test_a_service_is_served_by_the_default_image_and_runs_no_code() -> None:
+    settings = Settings(runtimes=(Runtime("ray", "r/ray:1"),))
+    container = service_container("https://ray.example.org/rank", settings)
+    assert container["image"] == settings.server.image
+    assert container["args"][:6] == [
+        "--name", "ranker", "--storage-uri", "ray+https://ray.example.org/rank", "--format", "ray",
+    ]  # fmt: skip
+    assert "--allow-code" not in container["args"]
+    assert "env" not in container
+    urls = ("https://ray.example.org/rank", "https://ray.example.org/rank/2", "http://ray.example.org/rank")
+    labels = [
+        template["metadata"]["labels"][LABEL_GENERATION]
+        for url in urls
+        for template in make_templates(read_model(service_object(ray={"service": url})), SETTINGS).values()
+    ]
+    assert len(set(labels)) == len(urls)  # another URL is another version
+
+
+@pytest.mark.parametrize(
+    ("host", "own"),
+    [
+        ("ranker-serve-svc", True),
+        ("ranker-serve-svc.default.svc", True),
+        ("ranker-serve-svc.default.svc.cluster.local", True),
+        ("ranker-serve-svc.other.svc", False),
+        ("ranker-serve-svc.other.svc.cluster.local", False),
+        ("ranker-serve-svc.default", False),
+        ("ranker-serve-svc.default.svc.example.org", False),
+        ("a.ranker-serve-svc.default.svc", False),
+        ("localhost", False),
+        ("10.0.0.1", False),
+        ("2130706433", False),
+    ],
+)
+def test_only_services_of_the_namespace_may_have_private_addresses(host: str, own: bool) -> None:
+    container = service_container(f"http://{host}:8000/rank")
+    assert container.get("env") == ([{"name": "KNODEL_ALLOW_HOSTS", "value": host}] if own else None)
+    settings = Settings(server=ServerSettings(allow_hosts="models.internal"))
+    hosts = f"models.internal,{host}" if own else "models.internal"
+    assert service_container(f"http://{host}", settings)["env"] == [{"name": "KNODEL_ALLOW_HOSTS", "value": hosts}]

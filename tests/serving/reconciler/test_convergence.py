@@ -35,6 +35,7 @@ from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.knative import KnativeServing
 from clusters.runtime.informer import Informers
 from clusters.runtime.recorder import Recorder
+from serving.groups.states import OneMachine
 from serving.reconciler.flags import AllOn
 from serving.reconciler.model import ModelReconciler
 from serving.reconciler.observe import prepare_informers
@@ -86,7 +87,7 @@ async def settled_informers(cluster: EmbeddedCluster) -> AsyncIterator[Informers
 def make_reconciler(cluster: Cluster, informers: Informers, clock: Clock) -> ModelReconciler:
     """A reconciler without an observer of rollouts."""
     recorder, rollouts = Recorder(cluster, "knodel", clock), RolloutJudge(NoObserver(), NoObserver())
-    return ModelReconciler(cluster, informers, Settings(), clock, recorder, AllOn(), rollouts)
+    return ModelReconciler(cluster, informers, Settings(), clock, recorder, AllOn(), rollouts, OneMachine())
 
 
 async def second_pass(cluster: EmbeddedCluster) -> list[str]:

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from autoscaler.schedules import Schedule
 from autoscaler.types import AUTO
 from clusters.base.errors import Invalid
-from serving.types.model import Batching, Cause, Resources
+from serving.types.model import Batching, Cause
 from serving.types.reader import closest, short_repr
+from serving.types.resources import Resources
 from serving.types.validation import read_model, validate_model
 from tests.serving.models import VARIANTS, model_object
 
@@ -82,18 +83,10 @@ def test_all_faults_are_told_at_once() -> None:
     [
         ("protocol", "h2c"),
         ("template", {}),
-        ("modelFormat", "ray"),
     ],
 )
 def test_what_comes_later_is_refused_by_name(field: str, value: Any) -> None:
     assert faults(**{field: value})[f"spec.{field}"].startswith("not supported yet")
-
-
-@pytest.mark.parametrize("field", ["gpu", "gpuResource"])
-def test_gpus_come_later_in_models_and_variants(field: str) -> None:
-    assert faults(resources={field: 1})[f"spec.resources.{field}"].startswith("not supported yet")
-    variants = [{"name": "a", "percent": 100, "resources": {field: 1}}]
-    assert faults(variants=variants)[f"spec.variants[0].resources.{field}"].startswith("not supported yet")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from clusters.base.errors import Invalid
-from serving.types.model import Resources
+from serving.types.resources import Resources
 from serving.types.validation import read_model, validate_model
 from serving.types.warm_pool import Budget, read_warm_pool, validate_warm_pool
 from tests.serving.models import model_object

@@ -3,7 +3,8 @@
 It has a child process, as vLLM has its engine core. The member `user` of a request is JSON with what is to happen:
 {"replay": NAME} replays another recording, {"endless": true} holds the request until the caller leaves,
 {"while": PATH} responds once that file is gone. It loads and unloads adapters. After the
-recording of a death its health is that of a dead engine. A request to the sleeping program gets no answer.
+recording of a death its health is that of a dead engine. A request to the sleeping program gets no answer. A worker
+(--headless) does nothing, for ever.
 """
 
 from __future__ import annotations
@@ -24,14 +25,17 @@ PARSER.add_argument("verb", choices=["serve"])
 PARSER.add_argument("folder")
 PARSER.add_argument("--uds")
 PARSER.add_argument("--served-model-name")
+PARSER.add_argument("--headless", action="store_true")
+PARSER.add_argument("--node-rank")
+PARSER.add_argument("--master-addr")
 PARSER.add_argument("--enable-sleep-mode", action="store_true")
 PARSER.add_argument("--enable-lora", action="store_true")
 PARSER.add_argument("--lora-modules", nargs="*", default=[])
 OPTIONS, _ = PARSER.parse_known_args()
-KEY = os.environ["VLLM_API_KEY"]
-CAN_SLEEP = OPTIONS.enable_sleep_mode and os.environ["VLLM_SERVER_DEV_MODE"] == "1"
+KEY = os.environ.get("VLLM_API_KEY", "")
+CAN_SLEEP = OPTIONS.enable_sleep_mode and os.environ.get("VLLM_SERVER_DEV_MODE") == "1"
 MODELS = [OPTIONS.served_model_name, *(json.loads(one)["name"] for one in OPTIONS.lora_modules)]
-CHANGES = OPTIONS.enable_lora and os.environ["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] == "1"
+CHANGES = OPTIONS.enable_lora and os.environ.get("VLLM_ALLOW_RUNTIME_LORA_UPDATING") == "1"
 LORA_ROUTES = ("/v1/load_lora_adapter", "/v1/unload_lora_adapter")
 NAMES = {
     "/v1/chat/completions": "chat", "/v1/completions": "completions", "/v1/responses": "responses",
@@ -137,6 +141,9 @@ def answer(name: str, body: dict[str, Any]) -> str:
 
 async def main() -> None:
     """Serve for ever; the standard input is not read."""
+    if OPTIONS.headless:
+        print(f"rank {OPTIONS.node_rank} of {OPTIONS.master_addr}, pid={os.getpid()}", flush=True)
+        await asyncio.Event().wait()
     if "FAIL" in os.environ:
         sys.exit(os.environ["FAIL"])
     core = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])

@@ -17,6 +17,7 @@ from serving.cli.files import models_of
 from serving.cli.llm import llm_options, take_llm_fields
 from serving.cli.mlflow import resolve_reference
 from serving.cli.names import files, formats, models, secrets
+from serving.cli.ray import RAY_APPLICATION, RAY_SERVICE, take_ray_fields
 from serving.cli.settings import prices_in_force
 from serving.cli.texts import pool_summary, rollout_summary
 from serving.client.client import Client
@@ -43,6 +44,7 @@ from serving.reconciler.rollout.state import rollout_of
 from serving.reconciler.rollout.versions import Version, shares_of, versions_of
 from serving.storage.transfer.urls import is_file_uri
 from serving.types.annotations import LABEL_MODEL
+from serving.types.ray import has_service
 from serving.types.references import collisions
 
 EXAMPLE_TIMEOUT = 3.0  # s
@@ -61,6 +63,7 @@ MAX_EXAMPLE_LENGTH = 1000  # characters of the request in a printed curl command
             "Deploy a language model with a LoRA adapter",
             "knodel deploy chat --uri hf://org/model@v1 --context-length 8192 --adapter pirate=hf://org/pirate-lora@v1",
         ),
+        ("Deploy a RayService", "knodel deploy ranker --ray-service http://ranker-serve-svc:8000/rank"),
         ("Deploy the Models of a file", "knodel deploy -f models.yaml"),
     ],
 )
@@ -80,6 +83,8 @@ MAX_EXAMPLE_LENGTH = 1000  # characters of the request in a printed curl command
 @click.option("--min", "least", type=int, help="Minimum number of replicas.")
 @click.option("--max", "most", type=int, help="Maximum number of replicas.")
 @llm_options("--embeddings/--no-embeddings")
+@RAY_APPLICATION
+@RAY_SERVICE
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until the model is ready or has failed.")
 @timeout_option("300s")
 @click.option("--dry-run", is_flag=True, help="Validate and print the changes; make none.")
@@ -98,6 +103,7 @@ def command(
     """
     seconds = parse_timeout(timeout)
     named["llm"] = take_llm_fields(named)
+    named["ray"] = take_ray_fields(named)
     if name and not source and not named["uri"] and _is_location(name):
         name, named["uri"] = name_for(name), name
     if named["uri"] and is_reference(named["uri"]):
@@ -220,6 +226,8 @@ def _unchanged(given: Object, model: Object) -> str:
             f"`knodel promote {name}` sends it the traffic, `knodel deploy {name} --version LABEL` creates a new one"
         )
         return f"{line}; its rollout was rolled back: {remedies}"
+    if has_service(model["spec"]):
+        return "unchanged: the newest version has this service and these settings; give --version to create a new one"
     remedy = "give --version or --digest to create a new version"
     return f"unchanged: the newest version has this URI and these settings; {uri} was not fetched again: {remedy}"
 

@@ -48,7 +48,7 @@ def _show(session: Session, model: Object, revisions: list[Object], events: list
     facts = [
         ("Name", f"{name_of(model)} (namespace {model['metadata']['namespace']})"),
         *(address_lines(session, model) or [("URL", "")]),
-        ("Storage", str(spec.get("storageUri", ""))),
+        ("Storage", str(spec.get("storageUri") or (spec.get("ray") or {}).get("service") or "")),
         ("Format", str(status.get("modelFormat") or spec.get("modelFormat", ""))),
         *([("Adapters", adapters)] if (adapters := adapters_text(model)) else []),
         ("Replicas", ", ".join(f"{count} {name}" for name, count in replicas.items())),

@@ -16,6 +16,7 @@ from serving.client.errors import UsageError
 from serving.client.models.explaining import pool_notes, traffic_rule
 from serving.client.replicas import replica_problems
 from serving.types.annotations import LABEL_MODEL
+from serving.types.lifecycle import WORKERS_READY
 
 
 @verb(
@@ -93,6 +94,8 @@ def _replicas(output: Output, model: Object) -> None:
     output.text(f"Replicas: {counts}")
     if adapters := adapters_text(model):
         output.text(f"  adapters: {adapters}")
+    if (workers := condition_of(model, WORKERS_READY)) is not None:
+        output.text(f"  {workers.get('message')}")
     for line in schedule_lines(model, datetime.now(UTC)):
         output.text(f"  {line}")
     decisions = status.get("decisions") or []

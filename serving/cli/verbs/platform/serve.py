@@ -14,6 +14,7 @@ from serving.cli.context import Session, verb
 from serving.cli.llm import llm_options, take_llm_fields
 from serving.cli.mlflow import resolve_reference
 from serving.cli.names import files, formats, name_of_path
+from serving.cli.ray import RAY_APPLICATION
 from serving.client.errors import ClientError, UsageError
 from serving.client.home import expand_home
 from serving.client.inference.addresses import reachable_host
@@ -65,8 +66,11 @@ _OPTIONS: Final = MappingProxyType(
 @click.option("--cpu", type=click.FloatRange(min=0, min_open=True), metavar="CORES",
               help="Number of cores that the model may use [all].")  # fmt: skip
 @llm_options("--embeddings")
+@RAY_APPLICATION
 @click.option(
-    "--allow-code", is_flag=True, help="Allow formats that run code of the artifact: python, pickle, joblib, pyfunc."
+    "--allow-code",
+    is_flag=True,
+    help="Allow formats that run code of the artifact: python, pickle, joblib, pyfunc, ray.",
 )
 @click.option(
     "--allowed-host",
@@ -106,6 +110,7 @@ def command(
     given = [f"{option}={value}" for option, value in options.items() if value not in ("", None)]
     given += [f"--allowed-host={name}" for name in allowed_hosts]
     given += _llm_arguments(take_llm_fields(named) or {})
+    given += [f"--ray-application={application}"] if (application := named["ray_application"]) else []
     given += ["--allow-code"] if allow_code else []
     address = f"http://{reachable_host(host)}:{port}/v2/models/{model or 'NAME'}"
     grpc = f", gRPC on {reachable_host(host)}:{grpc_port}" if grpc_port else ""

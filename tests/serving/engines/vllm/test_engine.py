@@ -14,6 +14,7 @@ import pytest
 
 from serving.engines.base.engine import Adapter, EngineOptions, LlmOptions
 from serving.engines.base.errors import InferenceFailed, InputRefused, LoadFailed, MissingEngine
+from serving.engines.base.group import GroupOptions
 from serving.engines.base.registry import find_format, find_loader
 from serving.engines.upstream import client
 from serving.engines.upstream.engine import COMPLETIONS, UpstreamEngine
@@ -103,10 +104,30 @@ def test_an_engine_that_loads_adapters_later_has_room_for_them(
     assert made.adapters == ()
 
 
+def test_a_leader_and_its_workers_name_their_places() -> None:
+    group = GroupOptions(workers=2, leader="10.0.0.7", token="t")
+    llm = LlmOptions(adapters=(Adapter("a", "/a"),))
+    leader = program(EngineOptions(name="m", llm=llm, group=group), rank=8).command(Path("/x/engine.sock"), "k").argv
+    made = program(EngineOptions(name="m", llm=llm, group=group._replace(rank=2)), rank=8)
+    worker = made.worker_command().argv
+    assert leader[-3:] == ["--nnodes=3", "--node-rank=0", "--master-addr=10.0.0.7"]
+    assert worker[-3:] == ["--nnodes=3", "--node-rank=2", "--master-addr=10.0.0.7"]
+    assert worker[5:8] == ["serve", "/model", "--headless"]
+    assert {"--enable-lora", "--load-format=safetensors"} <= set(worker)
+    assert not {"--uds", "--served-model-name", "--lora-modules"} & set(worker)
+
+
+def test_on_one_machine_there_is_one_process() -> None:
+    group = GroupOptions(workers=2, one_machine=True)
+    assert "--nnodes" not in " ".join(program(EngineOptions(name="m", group=group)).command(Path("/x/s"), "k").argv)
+
+
 def test_only_options_that_vllm_has_are_in_the_command() -> None:
     known = (vllm_stub.RECORDINGS / "options.json").read_text()
     llm = LlmOptions(4096, adapters=(Adapter("a", "/a"),), tool_parser="hermes")
-    argv = program(EngineOptions(name="m", llm=llm), EngineArguments((), 60.0), 1).command(Path("/x/s"), "k").argv
+    group = GroupOptions(workers=2, leader="10.0.0.7", token="t")
+    made = program(EngineOptions(name="m", llm=llm, group=group), EngineArguments((), 60.0), 1)
+    argv = [*made.command(Path("/x/s"), "k").argv, *made.worker_command().argv]
     names = {word.partition("=")[0] for word in argv if word.startswith("--")}
     assert len(names) > 10
     assert all(f'"{name[2:]}":' in known for name in names)

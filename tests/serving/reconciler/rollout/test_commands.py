@@ -162,6 +162,20 @@ def test_a_collected_version_is_made_anew_from_its_record() -> None:
     }
 
 
+def test_a_collected_version_of_a_service_is_made_anew_with_its_url() -> None:
+    url = "http://ranker-1-serve-svc:8000/rank"
+    moved = model([("magika-00001", True), ("magika-00002", True)], {"magika-00002": 100})
+    moved["spec"] = {"modelFormat": "ray", "ray": {"service": "http://ranker-2-serve-svc:8000/rank"}}
+    moved["status"]["history"][0]["storageUri"] = f"ray+{url}"
+    patch = rollback(moved, [revision(2)])
+    assert patch["spec"]["ray"] == {"service": url}
+    assert patch["spec"]["storageUri"] is None
+    moved["status"]["history"][0]["storageUri"] = "file:///before"
+    patch = rollback(moved, [revision(2)])
+    assert patch["spec"]["storageUri"] == "file:///before"
+    assert patch["spec"]["ray"] == {"service": None}
+
+
 def test_traffic_writes_the_split_and_keeps_tags_of_what_is_named_again() -> None:
     present = [
         {"revision": "magika-00001", "percent": 0, "tag": "blue"},

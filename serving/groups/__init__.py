@@ -1,0 +1,1 @@
+"""Groups: the worker Pods of replicas with `spec.workers`, on Kubernetes."""
