@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -111,16 +112,17 @@ def ray_served(folder: Path, *arguments: str, name: str = "own") -> Iterator[Ray
         "--format", "ray", "--allow-code", *arguments,
     ]  # fmt: skip
     log = folder / "server.log"
-    environ = {**os.environ, "PORT": str(data), "MANAGEMENT_PORT": str(management), "TMPDIR": "/tmp"}
-    with log.open("ab") as output, subprocess.Popen(argv, env=environ, stdout=output, stderr=output) as process:
-        try:
-            yield RayServed(process, data, log)
-        finally:
-            process.terminate()
+    with log.open("ab") as output, tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as scratch:
+        environ = {**os.environ, "PORT": str(data), "MANAGEMENT_PORT": str(management), "TMPDIR": scratch}
+        with subprocess.Popen(argv, env=environ, stdout=output, stderr=output) as process:
             try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
+                yield RayServed(process, data, log)
+            finally:
+                process.terminate()
+                try:
+                    process.wait(20)
+                except subprocess.TimeoutExpired:
+                    process.kill()
 
 
 def _numbers() -> list[int]:

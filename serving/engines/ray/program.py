@@ -23,7 +23,7 @@ from serving.engines.upstream.program import Command, EngineLoad, Get
 
 GUARD: Final = "serving.engines.upstream.guard"
 MODULE: Final = "serving.engines.ray.main"
-LONGEST_TEMP: Final = 40  # bytes of the path; Ray's sockets have 65 more, and the kernel's limit is 107
+LONGEST_TEMP: Final = 34  # bytes of the path; HAProxy's socket has 73 more, and the kernel's limit is 107
 _SHORT: Final = "/tmp"  # noqa: S108 - only for Ray's files, in a folder that mkdtemp makes private
 _STATE: Final = msgspec.json.Decoder(RayState)
 

@@ -107,12 +107,12 @@ def environment(settings: RaySettings, secret: str, token: str) -> dict[str, str
         **QUIET,
         key.VARIABLE: secret,
         TOKEN: token,
-        "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": str(temp / "haproxy" / "haproxy.cfg"),
-        "RAY_SERVE_HAPROXY_SOCKET_PATH": str(temp / "haproxy" / "admin.sock"),
-        "RAY_SERVE_HAPROXY_SERVER_STATE_BASE": str(temp / "haproxy"),
-        "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": str(temp / "haproxy" / "state"),
-        "RAY_SERVE_HAPROXY_METRICS_SOCKET_PATH": str(temp / "haproxy" / "metrics.sock"),
-        "RAY_SERVE_HAPROXY_LOG_TARGET": str(temp / "haproxy" / "log.sock"),  # nobody listens: the server logs requests
+        "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": str(temp / "h" / "haproxy.cfg"),
+        "RAY_SERVE_HAPROXY_SOCKET_PATH": str(temp / "h" / "a"),
+        "RAY_SERVE_HAPROXY_SERVER_STATE_BASE": str(temp / "h"),
+        "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": str(temp / "h" / "state"),
+        "RAY_SERVE_HAPROXY_METRICS_SOCKET_PATH": str(temp / "h" / "m"),
+        "RAY_SERVE_HAPROXY_LOG_TARGET": str(temp / "h" / "l"),  # nobody listens: the server logs requests
         "RAY_SERVE_HAPROXY_METRICS_PORT": str(ports.haproxy_metrics),
         "RAY_SERVE_HAPROXY_STATS_PORT": str(ports.haproxy_stats),
         "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": str(ports.fallback),
