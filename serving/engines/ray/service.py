@@ -20,7 +20,7 @@ import msgspec
 from clusters.base.redact import one_line
 from clusters.net.ssrf import AddressRefused, check_service
 from serving.engines.base.engine import Cancellation, EngineOptions, Signature
-from serving.engines.base.errors import InferenceFailed, InputRefused, LoadFailed
+from serving.engines.base.errors import EngineError, InferenceFailed, InputRefused, LoadFailed
 from serving.engines.upstream import client
 from serving.engines.upstream.client import Address, NoSuchPage
 from serving.engines.upstream.remote import EngineState, RemoteEngine
@@ -44,8 +44,8 @@ _ROUTES: Final = msgspec.json.Decoder(dict[str, str])
 Resolve = Callable[[str], Sequence[str]]
 
 
-class NoAnswer(Exception):
-    """The service does not answer as Ray Serve does. The message has the reason."""
+class NoAnswer(EngineError):
+    """Raised when the service does not answer as Ray Serve does."""
 
 
 class Service(NamedTuple):
