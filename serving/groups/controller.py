@@ -1,7 +1,7 @@
 """The controller of groups: keeps the worker Pods of every leader, and writes their state on the leader's Pod.
 
-All decisions are those of `plan.make_plan`, from the Pods. Memory holds only the back-off after lost workers, and the
-last refusal. Workers of a leader that is gone are the garbage collector's.
+`plan.make_plan` makes all decisions from the Pods. Only the back-off after lost workers and the last refusal
+are in memory. The garbage collector deletes the workers of a leader that is gone.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ REFUSED_RETRY: Final = 15.0
 
 @dataclass(slots=True)
 class _Memory:
-    """What is remembered of a leader; lost with the process."""
+    """The back-off and the last refusal of a leader; lost with the process."""
 
     uid: str
     losses: int = 0

@@ -31,7 +31,7 @@ LOST = "WorkerLost"
 
 
 class Phase(Enum):
-    """What a worker's Pod does."""
+    """The phase of a worker's Pod."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -68,7 +68,7 @@ class Worker:
 
     @property
     def works(self) -> bool:
-        """Whether its process has begun to run and was not told to end."""
+        """Whether its process runs and its Pod is not being deleted."""
         return self.phase in (Phase.RUNNING, Phase.READY)
 
     @property

@@ -1,7 +1,7 @@
 """The state of a leader's workers, as an annotation of its Pod, and from there as a condition of the Model.
 
-The controller of groups writes the annotation, and the reconciler of Models reads it. Both run in one process, but the
-next process must not begin without states.
+The controller of groups writes the annotation, and the reconciler of Models reads it. Both run in one process, but a
+restarted process must find the states on the Pods.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class OneMachine:
     """The workers on the embedded cluster, which are no Pods: the leader has their CPUs, and all GPUs are its own."""
 
     def state(self, model: Model) -> State | None:
-        """Say where the workers are."""
+        """Return a state whose message has the place of the workers."""
         workers = model.spec.workers
         if workers is None:
             return None

@@ -1,1 +1,1 @@
-"""Load tests of one model by locust: `knodel bench`, and the locust file for people."""
+"""Load tests of one model by locust: `knodel bench`, and the locust file for direct use."""

@@ -67,9 +67,8 @@ def find_target(
 ) -> Call[Target]:
     """Return the target for the model `name`. An empty `body` is the model's example, or `CHAT`.
 
-    Without a header Host, the server is asked for the model at the path that a platform's gateway has for it, then as
-    its own server. Raises the errors of `read_json`, NotFound if neither has the model, UsageError for a body that
-    is no chat.
+    Without a header Host, the model is searched at its path of a platform's gateway, then at a server of its own.
+    Raises the errors of `read_json`, NotFound if neither has the model, UsageError for a body that is not a chat.
     """
     ingress = yield from _where_it_is(ingress, name, namespace, timeout)
     if kind == "auto":

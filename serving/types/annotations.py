@@ -27,7 +27,7 @@ ANNOTATION_WORKERS = "knodel.dev/workers"
 """On the template, and so on the leader's Pod: `spec.workers` as JSON (`{"count":2,"onLoss":"restart",…}`)."""
 
 ANNOTATION_WORKERS_STATE = "knodel.dev/workers-state"
-"""On a leader's Pod: the state of its workers as JSON (`{"ready":1,"reason":"Unschedulable","message":"…"}`)."""
+"""On a leader's Pod: the state of its workers as JSON (`{"status":"False","reason":"Unschedulable",…}`)."""
 
 ANNOTATION_VERSION = "knodel.dev/version"
 """On the template and the Revision: `spec.version` (`7`)."""

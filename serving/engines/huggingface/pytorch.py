@@ -1,6 +1,6 @@
 """Weights without an ONNX export, in PyTorch with transformers, in a separate process.
 
-The libraries take seconds and 0.7 GB to import, and some errors of a GPU are only mended by a new process.
+The libraries take seconds and 0.7 GB to import, and only a new process recovers from some errors of a GPU.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A model of transformers in PyTorch. Only the process of a model imports this module (`serving.engines.child.main`).
 
-The weights are read here, and transformers gets tensors. So it opens no file of the folder, and nothing of the Hub.
+This module reads the weights and passes tensors to transformers, which opens no file of the folder or of the Hub.
 """
 
 from __future__ import annotations

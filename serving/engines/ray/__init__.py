@@ -1,1 +1,1 @@
-"""Ray Serve applications: a Ray of their own in child processes, called over HTTP."""
+"""Ray Serve applications, in child processes with a Ray of their own or in a Ray Serve elsewhere, called over HTTP."""

@@ -1,7 +1,7 @@
 """Load the applications of Ray Serve: `serve.yaml`, or an import path such as `app:app`.
 
-The registry requires that the format is named, and allowed. Everything about the requests is the applications' own: the
-model server passes all paths on, except those of its health.
+The registry requires that the format is named, and allowed. The model server passes all paths on to the applications,
+except those of its health.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class RayEngine(UpstreamEngine):
     def infer(
         self, inputs: Mapping[str, Tensor], outputs: Sequence[str], cancellation: Cancellation | None = None
     ) -> Sequence[Any]:
-        """Raise InputRefused: the applications have no tensors that the model server knows."""
+        """Raise InputRefused: the signature of an application has no tensors."""
         raise InputRefused("a Ray Serve application takes requests over HTTP only, at its own paths")
 
 

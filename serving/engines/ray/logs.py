@@ -1,4 +1,4 @@
-"""Copy what the replicas of Ray Serve write to our own output, without Ray's log monitor, a process of 50 MiB."""
+"""Copy the output of Ray Serve's replicas to our own, without Ray's log monitor, which is a process of 50 MiB."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ from serving.engines.ray.logs import LogFollower
 from serving.engines.ray.settings import STATE, RaySettings, RayState
 
 HEALTH: Final = "/health"
-LOOK: Final = 0.5  # s between two looks at the processes of Ray
+LOOK: Final = 0.5  # s between two checks of the processes of Ray
 STATUS_PERIOD: Final = 5.0  # s between two readings of the status, which cost several milliseconds of CPU
 START_PERIOD: Final = 0.2  # s, while the applications start
 PROXY_START: Final = 300  # s for HAProxy to start
@@ -165,7 +165,7 @@ def start_node(settings: RaySettings) -> Any:
 
 
 class StateServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
-    """Tells `state` on a Unix socket to callers with the key."""
+    """Serves `state` on a Unix socket to callers with the key."""
 
     daemon_threads = True
 
@@ -196,7 +196,7 @@ class _StateHandler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Log nothing: the model server asks twice a second."""
+        """Log nothing: the model server reads the state twice a second."""
 
     def address_string(self) -> str:
         """Return no address: a Unix socket has none."""

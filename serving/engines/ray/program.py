@@ -30,7 +30,7 @@ _STATE: Final = msgspec.json.Decoder(RayState)
 
 
 class RayProgram:
-    """Runs the applications in `place`, inside of `folder`, which is closed at the end."""
+    """Runs the applications in `folder`, which `close` releases."""
 
     platform = "ray_serve"
     restarts = True
@@ -106,7 +106,7 @@ def _argv(settings: RaySettings) -> Sequence[str]:
 def make_temp() -> str:
     """Return a new folder, below $TMPDIR if its path is short enough for Ray's sockets.
 
-    Everyone may write to the folder that Ray gets, for it changes its mode. So that is inside of a private one.
+    Ray makes its folder writable for everyone, so the folder is inside of a private one.
     """
     made = tempfile.mkdtemp(prefix="ray-")
     if len(os.fsencode(made)) + len("/s") > LONGEST_TEMP:

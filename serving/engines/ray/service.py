@@ -1,7 +1,7 @@
 """A Ray Serve elsewhere, such as a RayService of KubeRay, in place of a model's files.
 
-Nothing of it runs here. A thread asks its proxies whether they serve, and which applications they route. Requests go to
-the address that this thread has found and checked last. While the service does not answer, the replica is not ready.
+None of its processes run here. A thread reads the health and the routes from its proxies. Requests go to the address
+that this thread has resolved and checked last. While the service does not answer, the replica is not ready.
 """
 
 from __future__ import annotations
@@ -123,11 +123,11 @@ class ServiceEngine(RemoteEngine):
     def infer(
         self, inputs: Mapping[str, Tensor], outputs: Sequence[str], cancellation: Cancellation | None = None
     ) -> Sequence[Any]:
-        """Raise InputRefused: the applications have no tensors that the model server knows."""
+        """Raise InputRefused: the signature of an application has no tensors."""
         raise InputRefused("a Ray Serve application takes requests over HTTP only, at its own paths")
 
     def close(self) -> None:
-        """Stop asking for the state."""
+        """Stop reading the state."""
         self._closing.set()
 
     def _wait_for_start(self) -> EngineState:

@@ -1,4 +1,4 @@
-"""What the process of a Ray needs to know, and what it tells. Pure, but for the search of free ports."""
+"""The settings and the state of the process of a Ray. Pure, but for the search of free ports."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class RaySettings(msgspec.Struct, frozen=True):
     object_store    bytes of the object store
     timeout         seconds after which Ray Serve gives up a request; 0: never
     ports           TCP ports
-    socket          Unix socket on which the process tells its state
+    socket          Unix socket on which the process serves its state
     temp            folder for Ray's files, with a short path
     address         address of this node, on which Ray's own servers listen
     nodes           nodes of the Ray: more than one is a group, each of whose Pods has a network of its own
@@ -110,9 +110,9 @@ class RaySettings(msgspec.Struct, frozen=True):
 
 
 class RayState(msgspec.Struct, frozen=True):
-    """What the process tells. `slots` are the requests that the ingress deployments take at once.
+    """The state of a Ray. `slots` is the number of requests that the ingress deployments take at once.
 
-    `reason` tells why an application does not run, "" if all do.
+    `reason` is why an application does not run, "" if all do.
     """
 
     slots: int

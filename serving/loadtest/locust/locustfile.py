@@ -1,12 +1,12 @@
-"""The locust file for people: users that send inference requests or chats to one model, in a shape of load.
+"""The locust file: users that send inference requests or chats to one model, in a shape of load.
 
     locust -f loadtests/locustfile.py -H http://127.0.0.1:8080 --model magika --shape burst --rate 50
 
 A row of the statistics is named after the version that answered (header `knodel-revision`): `infer` or `chat` for whole
 responses, for chats also `TTFT` (time to the first token) and `TPOT` (time per token after it).
 
-Locust patches the standard library when it is imported. This folder is therefore no package: what imports every module
-of the product does not import this file. `knodel bench` runs it in a process of its own.
+Locust patches the standard library when it is imported. This folder is therefore not a package: tools that import every
+module of the product do not import this file. `knodel bench` runs it in a process of its own.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class ModelUser(FastHttpUser):
     def post(self, **options: Any) -> ResponseContextManager:
         """Return the response, or its beginning with `stream`."""
         headers = {"Content-Type": "application/json", "Accept-Encoding": "identity", **self.target.ingress.headers}
-        body: Any = self.target.body  # locust sends bytes, too
+        body: Any = self.target.body  # locust's type excludes bytes, which it sends
         response = self.client.post(
             self.target.path, data=body, headers=headers, name=NO_VERSION, catch_response=True,
             allow_redirects=False, **options,

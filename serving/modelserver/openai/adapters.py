@@ -1,8 +1,8 @@
-"""Load and unload the LoRA adapters of an engine while it serves, as the platform's list wants them.
+"""Load and unload the LoRA adapters of an engine while it serves, according to the platform's list.
 
 A changed adapter is loaded beside the former one, then requests get it, and the former one is unloaded once no request
-uses it. A removed one gets no requests from then on, and is unloaded likewise. An adapter that cannot be loaded harms
-nothing else: its fault is reported, its former files are served on, and it is tried again.
+uses it. A removed one gets no requests from then on, and is unloaded likewise. An adapter that cannot be loaded
+does not affect others: its fault is reported, its former files stay in use, and loading is retried.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from serving.storage.base.digest import PREFIX
 
 log = logging.getLogger(__name__)
 
-PERIOD: Final = 1.0  # s between two looks at the list
+PERIOD: Final = 1.0  # s between two readings of the list
 FIRST_RETRY, LONGEST_RETRY = 10.0, 300.0  # s until an adapter that could not be loaded is tried again
 GRACE: Final = 5.0  # s for a step that still fetches files when the server ends
 MOST_FAULTS, LONGEST_FAULT = 4, 400
@@ -52,7 +52,7 @@ class _Failure(NamedTuple):
 
 
 class AdapterSync:
-    """Keeps the adapters of one engine as the list in `folder` wants them, from `attach` to `close`.
+    """Keeps the adapters of one engine equal to the list in `file`, from `attach` to `close`.
 
     `prepare` fetches the files of the first list, before the engine is started with room for them. All methods block.
     """
@@ -130,7 +130,7 @@ class AdapterSync:
         while not self._closing.wait(PERIOD):
             try:
                 self.step()
-            except Exception:  # the next look may succeed
+            except Exception:  # the next step may succeed
                 log.exception("the adapters cannot be changed")
 
     def _read(self) -> None:
@@ -144,7 +144,7 @@ class AdapterSync:
             self._unreadable = str(error)
 
     def _load(self, engine: UpstreamEngine, source: AdapterSource) -> None:
-        """Load an adapter and let requests have it, in place of the former one of its name."""
+        """Load an adapter and direct requests to it, in place of the former one of its name."""
         try:
             files = self._fetched.pop(source, None) or fetch_adapter(source, self._fetch)
         except EngineError as error:
@@ -174,7 +174,7 @@ class AdapterSync:
         log.info("the adapter %s is served", source.name)
 
     def _name_for(self, adapter: str, digest: str) -> str:
-        """Return the name by which the engine knows the files of an adapter; other files have another one.
+        """Return the name of an adapter's files in the engine; other files have another name.
 
         It is `NAME:ADAPTER` for the first files. Engines may keep what they computed with a name for later requests.
         """
@@ -190,7 +190,7 @@ class AdapterSync:
             try:
                 engine.unload_adapter(one.served.model)
             except KnodelError as error:
-                log.warning("%s", error)  # it takes memory, and serves nothing
+                log.warning("%s", error)  # it keeps its memory, and gets no requests
             one.folder.close()
 
     def _fail(self, source: AdapterSource, error: Exception) -> None:

@@ -52,7 +52,8 @@ WAKES_WITHIN = 610.0  # s until the first response; a little above the maximum t
 @click.option("--request-timeout", metavar="DURATION", default=f"{arguments.TIMEOUT:g}s", show_default=True,
               help="Maximum time of a response.")  # fmt: skip
 @click.option("--max-p95", metavar="DURATION", help="Fail if the 95th percentile of requests is higher.")
-@click.option("--max-errors", metavar="PERCENT", default="0", show_default=True, help="Fail if more requests fail.")
+@click.option("--max-errors", metavar="PERCENT", default="0", show_default=True,
+              help="Fail if a larger share of requests fails.")  # fmt: skip
 def command(
     session: Session, name: str, rate: str, duration: str, shape: Shape, trace: Path | None,
     kind: Kind | Literal["auto"], body: Path | None, tag: str, request_timeout: str, max_p95: str | None,
