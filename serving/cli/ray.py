@@ -8,7 +8,7 @@ import click
 
 RAY_APPLICATION: Final = click.option(
     "--ray-application", metavar="MODULE:NAME",
-    help="Ray Serve: import path of the application in a folder without serve.yaml [app:app].",
+    help="Ray Serve: import path of the application [serve.yaml in the folder, or app:app].",
 )  # fmt: skip
 
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from clusters.base.objects import MODEL, Object, owner_reference
+from serving.engines.base.llm_arguments import ADAPTERS_FILE
 from serving.makers import names
 from serving.makers.names import digest_of
 from serving.makers.pod_spec import make_adapter_entries
-from serving.modelserver.base.adapter_list import FILE_NAME
 from serving.types.annotations import LABEL_MODEL
 from serving.types.model import Model
 
@@ -33,5 +33,5 @@ def make_adapters(model: Model, former: Mapping[str, Object] = MappingProxyType(
     if model.uid:  # a Model that was never stored has no uid, and cannot own objects
         metadata["ownerReferences"] = [owner_reference(MODEL, model.object)]
     content = {"default": make_adapter_list(model), "revisions": dict(former)}
-    data = {FILE_NAME: json.dumps(content, sort_keys=True, separators=(",", ":"))}
+    data = {ADAPTERS_FILE: json.dumps(content, sort_keys=True, separators=(",", ":"))}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}

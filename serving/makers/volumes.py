@@ -8,7 +8,7 @@ from typing import Final
 from autoscaler.warmpool.claims.marks import DIGESTS_VARIABLE, DIGESTS_VOLUME
 from clusters.base.objects import Object
 from serving.engines.base.group import GROUP_VARIABLE
-from serving.modelserver.base.adapter_list import ADAPTERS_VARIABLE
+from serving.engines.base.llm_arguments import ADAPTERS_VARIABLE
 
 CREDENTIALS_PATH: Final = "/etc/knodel/credentials"
 CREDENTIALS: Final = "KNODEL_CREDENTIALS"

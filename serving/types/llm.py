@@ -88,7 +88,7 @@ class Llm:
     adapters: Annotated[
         tuple[LlmAdapter, ...],
         Items(
-            "LoRA adapters. With modelFormat vllm they are loaded and unloaded without a new version.",
+            "LoRA adapters. With modelFormat vllm and without workers, a change of the list makes no new version.",
             Nested("", LlmAdapter),
             MOST_ADAPTERS,
             (

@@ -50,7 +50,7 @@ class Ray:
     application: Annotated[
         str,
         Text(
-            "Import path of the application, MODULE:NAME, for a folder without serve.yaml. Absent: app:app.",
+            "Import path of the application, MODULE:NAME. Absent: serve.yaml in the folder, or app:app.",
             formats.matching(APPLICATION, application_fault, LONGEST_APPLICATION, bad="app"),
         ),
     ] = ""
@@ -87,9 +87,9 @@ SOURCE_RULES: Final = (
 """A Model has the address of its files, or of its service."""
 
 
-def has_service(spec: Mapping[str, Any]) -> bool:
-    """Return whether the spec of a Model, as written, names a service in place of files."""
-    ray = spec.get("ray")
+def has_service(spec: Any) -> bool:
+    """Return whether the spec of a Model, as written, names a service in place of files. It may be of another type."""
+    ray = spec.get("ray") if isinstance(spec, Mapping) else None
     return isinstance(ray, Mapping) and ray.get("service") is not None
 
 

@@ -42,7 +42,7 @@ async def test_an_application_lives_is_split_rolled_back_and_comes_back_from_zer
 
     await world.eventually(lives, STARTS_WITHIN)
     chosen = await world.send(
-        "GET", "/multiplexed", {"Host": world.host("composed"), "serve_multiplexed_model_id": "a"}
+        "GET", "/multiplexed", {"Host": world.host("composed"), "serve-multiplexed-model-id": "a"}
     )
     assert (chosen.status, chosen.body) == (200, b"a:1")
 

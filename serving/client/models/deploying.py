@@ -193,6 +193,8 @@ def prepare(
 def with_one_source(given: Object, before: Object) -> Object:
     """Return the Model to merge with files and no service, or a service and no files, where it changes from one."""
     spec, stored = given.get("spec") or {}, before.get("spec") or {}
+    if not isinstance(spec, Mapping):  # the platform refuses it
+        return given
     if has_service(spec) and stored.get("storageUri"):
         return {**given, "spec": {"storageUri": None, "digest": None, **spec}}
     if spec.get("storageUri") and has_service(stored) and not has_service(spec):

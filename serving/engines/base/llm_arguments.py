@@ -12,6 +12,10 @@ from clusters.base.errors import KnodelError
 from clusters.base.redact import redact_url
 
 ADAPTER_FORM: Final = "NAME=URI or NAME=URI#sha256:HEX"
+ADAPTERS_VARIABLE: Final = "KNODEL_ADAPTERS"
+"""Environment variable with the folder of the list of adapters; without it they are those of the command line."""
+ADAPTERS_FILE: Final = "adapters.json"
+"""Name of the list in that folder."""
 DIGEST_PREFIX: Final = "sha256:"
 _MAX_QUOTED: Final = 80  # characters of an invalid value that a message repeats
 

@@ -16,12 +16,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from serving.engines.base.llm_arguments import BadLlmOptions
+from serving.engines.base.llm_arguments import ADAPTERS_FILE, BadLlmOptions
 from serving.modelserver.base.llm import AdapterSource, LlmParameters
 
-ADAPTERS_VARIABLE: Final = "KNODEL_ADAPTERS"
-"""Environment variable with the folder of the file; without it the adapters are those of the command line."""
-FILE_NAME: Final = "adapters.json"
 MAX_SIZE: Final = 1 << 20  # bytes; the limit of a ConfigMap
 
 
@@ -74,7 +71,7 @@ class AdapterListFile:
     """The file in `folder`, as of the last `read`."""
 
     def __init__(self, folder: Path, revision: str) -> None:
-        self._path = folder / FILE_NAME
+        self._path = folder / ADAPTERS_FILE
         self._revision = revision
         self._identity: tuple[int, int, int] | None = None
 

@@ -17,8 +17,13 @@ from clusters.net.hosts import ANY, LOOPBACK_NAMES, PATTERN_FORM, KnownHosts, is
 from clusters.net.ssrf import is_loopback
 from serving.engines.base.errors import LoadFailed
 from serving.engines.base.group import NO_GROUP, GroupOptions, read_group
-from serving.engines.base.llm_arguments import ADAPTER_FORM, BadLlmOptions, parse_adapter, parse_engine_args
-from serving.modelserver.base.adapter_list import ADAPTERS_VARIABLE
+from serving.engines.base.llm_arguments import (
+    ADAPTER_FORM,
+    ADAPTERS_VARIABLE,
+    BadLlmOptions,
+    parse_adapter,
+    parse_engine_args,
+)
 from serving.modelserver.base.assignment import DEFAULT_BATCH_LATENCY, Assignment, BatchBounds, ModelBounds, is_name
 from serving.modelserver.base.errors import BadOptions
 from serving.modelserver.base.first_digest import RECORD_VARIABLE, first_digest
@@ -229,7 +234,7 @@ def _add_group(add: Callable[..., object]) -> None:
         help="number of worker Pods of this replica, on a platform [none]")  # fmt: skip
     add("--worker-cpu", type=_seconds, default=1.0, metavar="CPU", help="cores of each worker [%(default)s]")
     add("--on-loss", choices=("restart", "tolerate"), default="restart",
-        help="whether the replica is ready while a worker is lost: with tolerate it is [%(default)s]")  # fmt: skip
+        help="tolerate: stay ready while a worker is lost, if the engine can [%(default)s]")  # fmt: skip
 
 
 def _add_llm(add: Callable[..., object]) -> None:

@@ -14,6 +14,7 @@ PLACEHOLDERS = (
     "NAME",
     "LABEL",
     "URI",
+    "URL",
     "KEY",
 )
 """Placeholders that users must replace, since a message cannot know the value."""
@@ -28,6 +29,7 @@ ADVICE = {
         "knodel config --kube-context prod --set artifacts.prefix=s3://models/team",
     "knodel deploy {} --rollout": "knodel deploy iris --rollout",
     "knodel deploy {} --version LABEL": "knodel deploy iris --version 8",
+    "knodel deploy {} --ray-service URL": "knodel deploy ranker --ray-service http://ranker-2-serve-svc:8000",
     "knodel deploy -f FILE": "knodel deploy -f models.yaml",
     "knodel deploy NAME --uri URI": "knodel deploy iris --uri ./model.onnx",
     "knodel deploy NAME --uri {}": "knodel deploy iris --uri ./model.onnx",
@@ -76,6 +78,7 @@ ADVICE = {
     "knodel predict {} --example": "knodel predict iris --example",
     "knodel predict {} -d @FILE": "knodel predict iris -d @request.json",
     "knodel promote {}": "knodel promote iris",
+    "knodel restart {}": "knodel restart chat",
     "knodel uninstall --kube-context {}": "knodel uninstall --kube-context prod",
     "knodel up": "knodel up",
     "knodel up --config FILE": "knodel up --config settings.yaml",

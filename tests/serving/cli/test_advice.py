@@ -45,7 +45,21 @@ def test_every_advised_command_is_one_that_the_command_takes(typed: str) -> None
 
 def test_advice_beside_our_own_commands_is_known_too() -> None:
     """Commands of other programs cannot be run here, so the list of programs is fixed."""
-    programs = {"aws", "chmod", "docker", "fuser", "gcloud", "kubectl", "mlflow", "mount", "pip", "ps", "rm", "ulimit"}
+    programs = {
+        "aws",
+        "chmod",
+        "docker",
+        "fuser",
+        "gcloud",
+        "kubectl",
+        "mlflow",
+        "mount",
+        "pip",
+        "ps",
+        "rm",
+        "serve",
+        "ulimit",
+    }
     first = {shlex.split(span)[0] for span, _ in advised() if re.match(r"[a-z]+ [-a-z]", span)}
 
     assert first - programs - {"knodel", "mode:", "model:", "visibility:"} == set()

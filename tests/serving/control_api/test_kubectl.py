@@ -301,7 +301,7 @@ async def test_kubectl_shows_where_the_cluster_is(served: Served) -> None:
 @pytest.mark.parametrize(
     ("path", "words"),
     [
-        ("model.spec", ("storageUri\t<string> -required-", "maxReplicas\t<integer>")),
+        ("model.spec", ("storageUri\t<string>", "maxReplicas\t<integer>")),
         ("model.spec.rollout", ("FIELDS:", "stepDuration\t<string>")),
         ("model.metadata.labels", ("FIELD: labels <map[string]string>",)),
         ("warmpool.spec", ("FIELDS:", "size")),

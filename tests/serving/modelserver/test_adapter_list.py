@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from serving.engines.base.llm_arguments import BadLlmOptions
-from serving.modelserver.base.adapter_list import FILE_NAME, AdapterListFile, changes_to, read_list
+from serving.engines.base.llm_arguments import ADAPTERS_FILE, BadLlmOptions
+from serving.modelserver.base.adapter_list import AdapterListFile, changes_to, read_list
 from serving.modelserver.base.llm import AdapterSource
 
 A = AdapterSource("a", "s3://box/a")
@@ -66,7 +66,7 @@ def test_a_bad_list_is_refused(content: bytes, words: str) -> None:
 
 
 def test_a_file_is_read_again_once_it_was_replaced(tmp_path: Path) -> None:
-    path = tmp_path / FILE_NAME
+    path = tmp_path / ADAPTERS_FILE
     path.write_bytes(listed(ONE))
     file = AdapterListFile(tmp_path, "m-00001")
     first = file.read()

@@ -9,7 +9,8 @@ from typing import Any
 from autoscaler.reconciler.status import ADAPTERS
 from autoscaler.types import ADAPTERS_ANNOTATION
 from clusters.base.objects import CONFIG_MAP, MODEL, POD_AUTOSCALER, REVISION, Object, condition_of, name_of, uid_of
-from serving.modelserver.base.adapter_list import FILE_NAME, read_list
+from serving.engines.base.llm_arguments import ADAPTERS_FILE
+from serving.modelserver.base.adapter_list import read_list
 from tests.clusters.knative.stage import NAMESPACE
 from tests.serving.models import model_object
 from tests.serving.reconciler.conftest import ModelStage
@@ -25,7 +26,7 @@ def vllm(*adapters: Mapping[str, str], **spec: Any) -> Object:
 async def lists(stage: ModelStage, model: Object, *revisions: str) -> dict[str, list[str]]:
     """Return the names of the adapters that replicas of these revisions read."""
     record = await stage.get(CONFIG_MAP, f"knodel-adapters-{uid_of(model)}")
-    content = record["data"][FILE_NAME].encode()
+    content = record["data"][ADAPTERS_FILE].encode()
     return {name: [one.name for one in read_list(content, name).adapters] for name in revisions}
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from serving.modelserver.base.adapter_list import ADAPTERS_VARIABLE, FILE_NAME
+from serving.engines.base.llm_arguments import ADAPTERS_FILE, ADAPTERS_VARIABLE
 from serving.storage.base.digest import of_folder
 from serving.storage.base.disk import digest_files
 from tests.serving.engines.vllm.test_folder import adapter
@@ -62,7 +62,7 @@ class Platform:
         made = {"default": {"id": str(self._lists), "adapters": entries}, "revisions": {}}
         new = self._folder / "new"
         new.write_text(json.dumps(made))
-        new.replace(self._folder / "list" / FILE_NAME)
+        new.replace(self._folder / "list" / ADAPTERS_FILE)
         return str(self._lists)
 
 
@@ -222,7 +222,7 @@ async def test_an_invalid_list_changes_nothing(
 ) -> None:
     platform.want(platform.make("legal"))
     server = await start()
-    (Path(platform.mounted) / FILE_NAME).write_text("{")
+    (Path(platform.mounted) / ADAPTERS_FILE).write_text("{")
     await eventually(lambda: "the list of adapters cannot be read" in caplog.text)
     assert (await chat(server, "m:legal")).status == 200
 
