@@ -9,7 +9,7 @@ differs between patch releases of Python.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from clusters.base.errors import KnodelError
@@ -86,7 +86,7 @@ def check_addresses(host: str, addresses: Iterable[str], allow_hosts: frozenset[
             )
 
 
-def check_service(host: str, addresses: Iterable[str], allow_hosts: frozenset[str]) -> None:
+def check_service(host: str, addresses: Sequence[str], allow_hosts: frozenset[str]) -> None:
     """Refuse a host as `check_addresses` does, and a name that leads to this machine or its link.
 
     Raises AddressRefused.

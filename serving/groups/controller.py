@@ -90,14 +90,16 @@ class GroupController:
         leader, workers = leader_of(pod), [self._worker(one) for one in pods.values()]
         now = self._clock.monotonic()
         plan = make_plan(spec, leader, workers, waits=now < memory.until, refusal=memory.refusal)
-        self._count_losses(memory, plan, now)
         await self._delete(plan, pods)
+        self._count_losses(memory, plan, now)
         state = plan.state
         if plan.create:
             memory.refusal = await self._create(pod, leader, spec, plan.create)
             if memory.refusal:
                 memory.until = now + REFUSED_RETRY
                 state = make_plan(spec, leader, workers, refusal=memory.refusal).state
+        elif now >= memory.until:
+            memory.refusal = ""
         await self._report(pod, state)
         left = memory.until - self._clock.monotonic()
         return left if left > 0 else None
@@ -131,10 +133,9 @@ class GroupController:
                 with suppress(AlreadyExists):
                     await self._cluster.create(POD_GROUP, group, manager=MANAGER)
             for rank in ranks:
-                with suppress(AlreadyExists):
-                    made = make_worker(pod, leader, spec, rank)
-                    self._pods.own_writes.record(await self._cluster.create(POD, made, manager=MANAGER))
-        except (Forbidden, Invalid, NotFound) as error:  # NotFound: the cluster does not have Volcano's kinds
+                made = make_worker(pod, leader, spec, rank)
+                self._pods.own_writes.record(await self._cluster.create(POD, made, manager=MANAGER))
+        except (AlreadyExists, Forbidden, Invalid, NotFound) as error:  # NotFound: the cluster lacks Volcano's kinds
             log.warning("the workers of %s are refused: %s", key_of(pod), error)
             return str(error)
         return ""

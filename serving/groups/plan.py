@@ -4,9 +4,11 @@ A group is a leader's Pod, which Knative creates and deletes as every replica, a
 to `count`. Workers do not restart: one that ends has lost its place in the group, and another Pod takes it. By row from
 the top, the first that applies:
 
-    the leader ends, or has ended              nothing: the workers go with it (ownerReference)
+    the leader is being deleted                nothing: the workers go with it (ownerReference)
+    the leader has ended                       delete them: its Pod may stay for days
     the leader has no address yet              nothing
     workers of a former start of the leader    delete them: they wait for a process that is gone
+    the leader's server has ended              delete those that have ended; it starts again, and then all are replaced
     a worker is lost, onLoss: restart          delete all workers; create none while one of them is left
     a worker is lost, onLoss: tolerate         delete it if it has ended
     ranks without a Pod                        create them, once the back-off is over
@@ -43,12 +45,18 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """A leader's Pod. `start` counts the starts of its container; `ending` is whether it ends or has ended."""
+    """A leader's Pod.
+
+    `start` counts the restarts of its server's container. `ending` is whether the Pod is being deleted, `ended` whether
+    all of its containers have ended for good, and `crashed` whether its server has ended and will start again.
+    """
 
     name: str
     address: str
     start: int = 0
     ending: bool = False
+    ended: bool = False
+    crashed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +102,17 @@ def make_plan(
     `waits` is whether a back-off is not over yet, so that no worker is created. `refusal` is why the cluster refused
     the last creation.
     """
+    if leader.ended and not leader.ending:
+        delete = [(one.name, "its leader has ended") for one in workers if one.phase is not Phase.DELETED]
+        return Plan(delete=delete, state=_state(spec, workers, refusal))
     if leader.ending or not leader.address:
         return Plan(state=_state(spec, workers, refusal))
     outdated = [one for one in workers if one.start != leader.start]
     if outdated:
         delete = [(one.name, "its leader has started anew") for one in outdated if one.phase is not Phase.DELETED]
+        return Plan(delete=delete, state=_state(spec, workers, refusal))
+    if leader.crashed:
+        delete = [(one.name, "its leader's server has ended") for one in workers if one.phase is Phase.ENDED]
         return Plan(delete=delete, state=_state(spec, workers, refusal))
     lost = [one for one in workers if one.lost]
     missing = sorted(set(range(1, spec.count + 1)) - {one.rank for one in workers})

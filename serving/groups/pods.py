@@ -24,7 +24,7 @@ from clusters.base.objects import (
 from clusters.base.quantities import format_cores
 from clusters.base.redact import one_line
 from clusters.net.endpoints import is_ready
-from serving.engines.base.group import LEADER_VARIABLE, NODES_VARIABLE, RANK_VARIABLE
+from serving.engines.base.group import LEADER_VARIABLE, RANK_VARIABLE
 from serving.groups.plan import Leader, Phase, Worker
 from serving.makers.pod_spec import CONTAINER, LEADER
 from serving.types.annotations import ANNOTATION_WORKERS, LABEL_GROUP, LABEL_GROUP_ROLE
@@ -66,18 +66,28 @@ def workers_of(leader: Object) -> Workers | None:
     labels = labels_of(leader)
     if labels.get(LABEL_GROUP_ROLE) != LEADER or LABEL_REVISION not in labels:
         return None
+    if not any(one.get("name") == CONTAINER for one in (leader.get("spec") or {}).get("containers") or ()):
+        return None
     return from_json(annotations_of(leader).get(ANNOTATION_WORKERS, ""))
 
 
 def leader_of(pod: Object) -> Leader:
     """Return the plan's view of a leader's Pod."""
-    status = pod.get("status") or {}
+    status, server = pod.get("status") or {}, _container_status(pod)
+    state, before = server.get("state") or {}, server.get("lastState") or {}
     return Leader(
         name_of(pod),
         address=str(status.get("podIP") or ""),
-        start=int(_container_status(pod).get("restartCount") or 0),
-        ending=is_deleting(pod) or status.get("phase") in FINISHED,
+        start=int(server.get("restartCount") or 0),
+        ending=is_deleting(pod),
+        ended=has_ended(pod),
+        crashed="running" not in state and ("terminated" in state or "terminated" in before),
     )
+
+
+def has_ended(pod: Object) -> bool:
+    """Return whether all containers of a Pod have ended for good, as those of an evicted one."""
+    return (pod.get("status") or {}).get("phase") in FINISHED
 
 
 def worker_of(pod: Object) -> Worker:
@@ -103,7 +113,7 @@ def make_worker(pod: Object, leader: Leader, spec: Workers, rank: int) -> Object
     container = {name: copy.deepcopy(server[name]) for name in _OF_THE_CONTAINER if name in server}
     cpu = format_cores(spec.resources.cpu)
     container["args"] = [*container.get("args", ()), "--cpu", cpu]  # the last one counts
-    given = {LEADER_VARIABLE: leader.address, RANK_VARIABLE: str(rank), NODES_VARIABLE: str(spec.count + 1)}
+    given = {LEADER_VARIABLE: leader.address, RANK_VARIABLE: str(rank)}
     container["env"] = [
         *container.get("env", ()), *({"name": name, "value": value} for name, value in given.items())
     ]  # fmt: skip
@@ -182,12 +192,12 @@ def _container_status(pod: Object) -> Object:
 def _phase(pod: Object) -> Phase:
     if is_deleting(pod):
         return Phase.DELETED
-    phase = (pod.get("status") or {}).get("phase")
-    if phase in FINISHED:
+    if has_ended(pod):
         return Phase.ENDED
     if is_ready(pod):
         return Phase.READY
-    return Phase.RUNNING if phase == "Running" else Phase.WAITING
+    running = (pod.get("status") or {}).get("phase") == "Running"
+    return Phase.RUNNING if running else Phase.WAITING
 
 
 def _cause(pod: Object) -> tuple[str, str]:

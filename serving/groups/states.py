@@ -22,7 +22,7 @@ from clusters.base.objects import (
 )
 from clusters.runtime.controller import Controller
 from clusters.runtime.informer import Informers
-from serving.groups.pods import workers_of
+from serving.groups.pods import has_ended, workers_of
 from serving.types.annotations import ANNOTATION_WORKERS_STATE, LABEL_MODEL
 from serving.types.lifecycle import State, Status
 from serving.types.model import Model
@@ -54,7 +54,7 @@ class PodGroupStates:
     def state(self, model: Model) -> State | None:
         """Return the worst state; of equally bad ones that of the first leader by name."""
         pods = self._pods.indexed(BY_MODEL, str(Key(model.namespace, model.name)))
-        return worst_state(pod for pod in pods if not is_deleting(pod))
+        return worst_state(pod for pod in pods if not is_deleting(pod) and not has_ended(pod))
 
     def watch(self, controller: Controller) -> None:
         """Enqueue the Models of changed leaders."""

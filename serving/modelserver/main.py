@@ -74,6 +74,9 @@ def serve(argv: Sequence[str], environ: Mapping[str, str], on_ready: Callable[[]
         options = replace(options, assignment=AssignmentFile(options.scratch, options.bounds).read())
     os.environ.pop(VARIABLE, None)  # hide the token from the model's code and child processes
     if options.group.rank and options.assignment is not None:
+        log_to_stderr()
+        flush_each_line()
+        _limit_threads(options)
         gc.enable()
         _work(options, options.assignment)
         return
@@ -82,8 +85,7 @@ def serve(argv: Sequence[str], environ: Mapping[str, str], on_ready: Callable[[]
     flush_each_line()
     startup = StartupTimes()
     artifact = None if options.assignment is None else _start_fetch(options, options.assignment, startup.download)
-    for name in LIBRARY_THREADS:
-        os.environ.setdefault(name, str(options.bounds.threads))
+    _limit_threads(options)
     if options.pool is not None and options.assignment is None:
         _import_for_pool(options.pool)
     from serving.modelserver.run import run
@@ -93,6 +95,12 @@ def serve(argv: Sequence[str], environ: Mapping[str, str], on_ready: Callable[[]
     if options.pool is None or options.assignment is not None:  # no request waits for a free pool member's imports
         startup.imports = _milliseconds_since_start()
     run(options, sockets, artifact, startup, on_ready)
+
+
+def _limit_threads(options: ServerOptions) -> None:
+    """Limit the threads of libraries that this process and its children import later."""
+    for name in LIBRARY_THREADS:
+        os.environ.setdefault(name, str(options.bounds.threads))
 
 
 def _work(options: ServerOptions, model: Assignment) -> None:

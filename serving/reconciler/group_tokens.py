@@ -8,11 +8,11 @@ from contextlib import suppress
 from typing import Final
 
 from clusters.base.api import Cluster
-from clusters.base.errors import AlreadyExists
-from clusters.base.objects import MODEL, SECRET, Object, owner_reference
+from clusters.base.errors import AlreadyExists, Forbidden, Invalid
+from clusters.base.objects import MODEL, SECRET, Key, Object, name_of, owner_reference
 from serving.engines.base.group import TOKEN_FILE
 from serving.makers import names
-from serving.reconciler.apply import FIELD_MANAGER
+from serving.reconciler.apply import FIELD_MANAGER, WriteRefusal
 from serving.types.annotations import LABEL_MODEL
 from serving.types.model import Model
 
@@ -27,17 +27,29 @@ class GroupTokens:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._created: set[str] = set()  # uids of Models
+        self._created: dict[Key, str] = {}  # uids of Models
 
-    async def ensure(self, model: Model) -> None:
-        """Create the Secret of a Model with workers, unless it exists. Raises the cluster's errors."""
-        if model.spec.workers is None or model.uid in self._created:
-            return
-        with suppress(AlreadyExists):
-            await self._cluster.create(
-                SECRET, make_token(model, secrets.token_bytes(TOKEN_BYTES)), manager=FIELD_MANAGER
-            )
-        self._created.add(model.uid)
+    async def ensure(self, model: Model, *, complete: bool) -> WriteRefusal | None:
+        """Create the Secret of a Model with workers, unless it exists; return why the cluster refuses it.
+
+        `complete` is whether all groups of the Model have their workers, so that the Secret must exist. Raises the
+        cluster's other errors.
+        """
+        key = Key(model.namespace, model.name)
+        if model.spec.workers is None or (complete and self._created.get(key) == model.uid):
+            return None
+        token = make_token(model, secrets.token_bytes(TOKEN_BYTES))
+        try:
+            with suppress(AlreadyExists):
+                await self._cluster.create(SECRET, token, manager=FIELD_MANAGER)
+        except (Invalid, Forbidden) as error:
+            return WriteRefusal(error.reason, f"Secret {name_of(token)}: {error}")
+        self._created[key] = model.uid
+        return None
+
+    def forget(self, key: Key) -> None:
+        """Forget a deleted Model."""
+        self._created.pop(key, None)
 
 
 def make_token(model: Model, token: bytes) -> Object:

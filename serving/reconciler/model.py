@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 from clusters.base.api import Cluster
 from clusters.base.clock import Clock
@@ -104,6 +105,7 @@ class ModelReconciler:
             self._backoff.forget(key)
             self._judges.forget(key)
             self._clocks.forget(key)
+            self._tokens.forget(key)
             return None
         now = self._clocks.now(obj, stale=self._own_writes.is_outdated(key, version_of(obj)))
         try:
@@ -114,11 +116,14 @@ class ModelReconciler:
         world = observe(self._informers, model)
         plan = make_plan(model, world, self._settings, await self._blocked_reason(model))
         plan = with_valid_times(now, plan, self._clocks.found_at(key), model.spec.rollout)
-        await self._tokens.ensure(model)
+        groups, refusal = self._groups.state(model), None
+        if plan.blocked is None:
+            refusal = await self._tokens.ensure(model, complete=groups is not None and groups.status == "True")
         result = await apply_plan(self._cluster, self._informers, plan, world)
+        result = result if refusal is None else replace(result, refusal=refusal)
         judged = await self._judges.judge(model, plan.situation, now)
         progress = advance(model, result.world, plan, judged, now)
-        status = make_status(model, result, plan, progress, now, self._groups.state(model))
+        status = make_status(model, result, plan, progress, now, groups)
         later = _soonest(await self._write(obj, status), seconds_until_pass(model, status, now))
         if not plan.foreign and plan.blocked is None and result.refusal is None:
             self._backoff.forget(key)

@@ -15,6 +15,7 @@ import yarl
 
 from clusters.base.objects import Key
 from clusters.gateway.replies import BROKEN_OFF
+from clusters.net.hop_by_hop import HOP_BY_HOP, connection_options
 from serving.router.errors import BrokenOff, RouterError
 
 Pairs = list[tuple[bytes, bytes]]
@@ -24,13 +25,7 @@ CONNECT_TIME: Final = 5.0  # s to connect to the ingress, which is in the cluste
 IDLE_TIME: Final = 15.0  # s of an idle connection; Envoy's ingresses close after an hour
 RETRY_AFTER: Final = 1  # s
 PIECE: Final = 64 * 1024  # bytes of a body that are sent at once
-_HOP_BY_HOP: Final = frozenset(
-    {
-        *(b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection"),
-        *(b"te", b"trailer", b"transfer-encoding", b"upgrade", b"expect"),
-    }
-)
-_OWN: Final = frozenset({b"host", b"content-length"})
+_OWN: Final = HOP_BY_HOP | {b"host", b"content-length", b"expect"}
 _ADDED_BY_AIOHTTP: Final = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
 
 Origin = Callable[[Key], str]
@@ -127,8 +122,7 @@ async def pieces_of(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
 def end_to_end(headers: Iterable[tuple[bytes, bytes]]) -> Pairs:
     """Return the headers of a message that are not only for its connection (RFC 9110 §7.6.1), nor set anew."""
     pairs = [(name.lower(), value) for name, value in headers]
-    named = {one.strip().lower() for name, value in pairs if name == b"connection" for one in value.split(b",")}
-    dropped = _HOP_BY_HOP | _OWN | named
+    dropped = _OWN | connection_options(pairs)
     return [(name, value) for name, value in pairs if name not in dropped]
 
 

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "knodel-model-"
 ENGINE_PREFIX: Final = "knodel-engine-"
-"""Prefixes of the temporary folders with a model's files, and with the socket of an engine."""
+RAY_PREFIX: Final = "knray-"
+"""Prefixes of the temporary folders with a model's files, the socket of an engine, and Ray's files."""
+_SHORT: Final = Path("/tmp")  # noqa: S108 - only for folders that mkdtemp makes private
 _HASHED_AT_ONCE: Final = 4  # files
 _ATTEMPTS: Final = 10  # to create a folder that no other server removes as a leftover before it is locked
 
@@ -135,9 +137,21 @@ def temporary_folder(prefix: str, place: Path | None = None) -> LockedFolder:
     raise LoadFailed("other servers delete the temporary folder of the model: set $TMPDIR to another place")
 
 
+def short_folder(prefix: str, name: str, longest: int) -> LockedFolder:
+    """Return a temporary folder in which the path of `name` has at most `longest` bytes, for sockets.
+
+    It is in /tmp if $TMPDIR is too long. Raises LoadFailed.
+    """
+    folder = temporary_folder(prefix)
+    if len(os.fsencode(folder.path / name)) > longest:
+        folder.release()
+        folder = temporary_folder(prefix, _SHORT)
+    return folder
+
+
 def _remove_leftovers(place: Path) -> None:
     """Delete the folders that no process has locked: those of other users stay, and so do links."""
-    for left in (*place.glob(f"{PREFIX}*"), *place.glob(f"{ENGINE_PREFIX}*")):
+    for left in (found for prefix in (PREFIX, ENGINE_PREFIX, RAY_PREFIX) for found in place.glob(f"{prefix}*")):
         with contextlib.suppress(OSError):  # it belongs to another user, or is gone meanwhile
             if left.lstat().st_uid == os.getuid() and (held := lock_folder(left, exclusive=True)) is not None:
                 held.temporary = True

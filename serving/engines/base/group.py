@@ -16,8 +16,6 @@ LEADER_VARIABLE: Final = "KNODEL_LEADER"
 """Environment variable of a worker: the address of its leader's Pod (`10.0.3.7`)."""
 RANK_VARIABLE: Final = "KNODEL_RANK"
 """Environment variable of a worker: its number, from 1. The leader has rank 0 and no variable."""
-NODES_VARIABLE: Final = "KNODEL_NODES"
-"""Environment variable of a worker: the number of Pods of its group, with the leader."""
 ONE_MACHINE_VARIABLE: Final = "KNODEL_ONE_MACHINE"
 """Environment variable of a leader whose workers are no Pods: it has their CPUs itself."""
 

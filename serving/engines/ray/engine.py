@@ -55,11 +55,15 @@ def start_worker(artifact: Callable[[], Artifact], options: EngineOptions) -> En
     """
     files = artifact()
     folder = ModelFolder(files, "app.py")
-    settings = settings_of(files, folder, options)
-    settings = msgspec.structs.replace(
-        settings, address=address_towards(options.group.leader), leader=options.group.leader
-    )
-    return RayWorker(RayProgram(settings, folder, options.group.token))
+    try:
+        settings = settings_of(files, folder, options)
+        settings = msgspec.structs.replace(
+            settings, address=address_towards(options.group.leader), leader=options.group.leader
+        )
+        return RayWorker(RayProgram(settings, folder, options.group.token))
+    except BaseException:
+        folder.close()
+        raise
 
 
 class RayWorker(EngineProcess):

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
-import shutil
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -15,17 +12,19 @@ from typing import Any, Final
 import msgspec
 
 from serving.engines.base.errors import InferenceFailed
-from serving.engines.base.folder import ModelFolder
+from serving.engines.base.folder import RAY_PREFIX, ModelFolder, short_folder
 from serving.engines.ray.key import HEADER, STATE_VARIABLE, group_key
 from serving.engines.ray.settings import GROUP_PORTS, STATE, RaySettings, RayState, environment, find_ports
 from serving.engines.upstream.client import Address
 from serving.engines.upstream.program import Command, EngineLoad, Get
+from serving.storage.folder_lock import LockedFolder
 
 GUARD: Final = "serving.engines.upstream.guard"
 MODULE: Final = "serving.engines.ray.main"
 LONGEST_TEMP: Final = 21
 """Bytes of the path. HAProxy's socket has 76 more, with the id of the node, and HAProxy's limit is 97."""
-_SHORT: Final = "/tmp"  # noqa: S108 - only for Ray's files, in a folder that mkdtemp makes private
+INNER: Final = "s"
+"""Ray makes its folder writable for everyone, so the folder is inside of a private one."""
 _STATE: Final = msgspec.json.Decoder(RayState)
 
 
@@ -44,13 +43,12 @@ class RayProgram:
         self._token = token  # of a group
         self._port = 0
         self._key = ""
+        self._temp: LockedFolder | None = None
 
     def command(self, socket: Path, key: str) -> Command:
         """Start our own process behind the guard: Ray's agents outlive it by minutes."""
-        self._remove_temp()
-        self._settings = settings = msgspec.structs.replace(
-            self._settings, socket=str(socket), temp=make_temp(), ports=GROUP_PORTS if self._token else find_ports()
-        )
+        ports = GROUP_PORTS if self._token else find_ports()
+        settings = msgspec.structs.replace(self._settings, socket=str(socket), temp=self._make_temp(), ports=ports)
         self._port = settings.ports.http
         self._key = group_key(self._token) if self._token else key
         environ = environment(settings, self._key, self._token or secrets.token_hex(32))
@@ -58,7 +56,7 @@ class RayProgram:
 
     def worker_command(self) -> Command:
         """Start a node that joins the Ray of the leader."""
-        self._settings = settings = msgspec.structs.replace(self._settings, temp=make_temp(), ports=GROUP_PORTS)
+        settings = msgspec.structs.replace(self._settings, temp=self._make_temp(), ports=GROUP_PORTS)
         environ = environment(settings, group_key(self._token), self._token)
         path = os.pathsep.join(filter(None, (settings.folder, os.environ.get("PYTHONPATH"))))
         return Command(_argv(settings), {**environ, "PYTHONPATH": path})  # the leader's folder is not here
@@ -84,7 +82,8 @@ class RayProgram:
 
     def close(self) -> None:
         """Release the files."""
-        self._remove_temp()
+        if self._temp is not None:
+            self._temp.release()
         self._folder.close()
 
     def _state(self, get: Get) -> RayState:
@@ -93,24 +92,14 @@ class RayProgram:
         except msgspec.MsgspecError as error:
             raise InferenceFailed(f"the state of Ray is unexpected: {error}") from error
 
-    def _remove_temp(self) -> None:
-        if self._settings.temp:
-            shutil.rmtree(Path(self._settings.temp).parent, ignore_errors=True)
+    def _make_temp(self) -> str:
+        """Return the path of a new folder for Ray's files, and remove that of the Ray before."""
+        if self._temp is not None:
+            self._temp.release()
+        self._temp = short_folder(RAY_PREFIX, INNER, LONGEST_TEMP)
+        return str(self._temp.path / INNER)
 
 
 def _argv(settings: RaySettings) -> Sequence[str]:
     python = [sys.executable, "-P", "-m"]
     return [*python, GUARD, *python, MODULE, msgspec.json.encode(settings).decode()]
-
-
-def make_temp() -> str:
-    """Return a new folder, below $TMPDIR if its path is short enough for Ray's sockets.
-
-    Ray makes its folder writable for everyone, so the folder is inside of a private one.
-    """
-    made = tempfile.mkdtemp(prefix="ray-")
-    if len(os.fsencode(made)) + len("/s") > LONGEST_TEMP:
-        with contextlib.suppress(OSError):
-            Path(made).rmdir()
-        made = tempfile.mkdtemp(prefix="ray-", dir=_SHORT)
-    return f"{made}/s"

@@ -174,7 +174,7 @@ class ServiceEngine(RemoteEngine):
             health = client.request(address, "GET", HEALTH, timeout=PAGE_TIMEOUT).status
             status, body = client.request(address, "GET", ROUTES, timeout=PAGE_TIMEOUT)
             routes = _ROUTES.decode(body) if status == client.OK else {}
-        except (OSError, InferenceFailed, msgspec.MsgspecError) as error:
+        except (OSError, InferenceFailed, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             reason = error.__cause__ or error  # our client's own words are about engines in processes here
             raise NoAnswer(f"{where}: {one_line(str(reason) or type(reason).__name__, 200)}") from error
         self._answered = time.monotonic()

@@ -88,13 +88,15 @@ class _Response:
     def read(self, connected: socket.socket) -> Reply:
         """Return the response that comes on the connection. Raises OSError, httptools.HttpParserError."""
         size = 0
-        while not self._complete and size <= MAX_PAGE:
+        while not self._complete:
             data = connected.recv(_RECEIVED)
             if not data and (self._has_length or not self._parser.get_status_code()):
                 raise ConnectionError("it closed the connection before its response was complete")
             if not data:
                 break
             size += len(data)
+            if size > MAX_PAGE:
+                raise ConnectionError(f"its response has more than {MAX_PAGE >> 20} MiB")
             self._parser.feed_data(data)
         return Reply(self._parser.get_status_code(), b"".join(self._body))
 
@@ -126,7 +128,7 @@ def request(
         with _connect(address, timeout, cancellation) as connected:
             connected.sendall("\r\n".join([*lines, "\r\n"]).encode() + body)
             return _Response().read(connected)
-    except (OSError, httptools.HttpParserError) as error:
+    except (OSError, httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
         raise _failure(error, cancellation) from error
 
 

@@ -38,7 +38,7 @@ def main(argv: Sequence[str]) -> int:
     child = os.fork()
     if not child:
         _become(argv, guard)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # we send it to our own group
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # of the whole session, which may get it
     threading.Thread(target=_watch_input, daemon=True).start()
     _, status = os.waitpid(child, 0)
     _end_others()

@@ -15,11 +15,10 @@ from typing import IO, Final
 
 from clusters.base.redact import one_line
 from serving.engines.base.errors import LoadFailed
-from serving.engines.base.folder import ENGINE_PREFIX, temporary_folder
+from serving.engines.base.folder import ENGINE_PREFIX, short_folder
 from serving.engines.upstream.line_limit import LineLimit
 from serving.engines.upstream.program import Command
 from serving.engines.upstream.session import signal_session
-from serving.storage.folder_lock import LockedFolder
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +28,6 @@ MAX_LINE: Final = 2000  # characters of a line that are kept
 GRACE: Final = 5.0  # s for a process to end by itself, which releases its shared memory
 KEPT_LINES: Final = 8
 """Lines that an error of the start quotes."""
-_SHORT: Final = Path("/tmp")  # noqa: S108 - only for a socket's folder, which mkdtemp makes private
 
 
 class SocketFolder:
@@ -39,7 +37,7 @@ class SocketFolder:
     """
 
     def __init__(self) -> None:
-        self._folder = self._make()
+        self._folder = short_folder(ENGINE_PREFIX, SOCKET, MAX_PATH)
 
     @property
     def socket(self) -> Path:
@@ -49,19 +47,11 @@ class SocketFolder:
     def renew(self) -> None:
         """Use a new folder, after the process has ended. Somebody may have removed the old one."""
         self.close()
-        self._folder = self._make()
+        self._folder = short_folder(ENGINE_PREFIX, SOCKET, MAX_PATH)
 
     def close(self) -> None:
         """Remove the folder."""
         self._folder.release()
-
-    @staticmethod
-    def _make() -> LockedFolder:
-        folder = temporary_folder(ENGINE_PREFIX)
-        if len(os.fsencode(folder.path / SOCKET)) > MAX_PATH:
-            folder.release()
-            folder = temporary_folder(ENGINE_PREFIX, _SHORT)
-        return folder
 
 
 class EngineProcess:

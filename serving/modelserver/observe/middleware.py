@@ -55,8 +55,7 @@ class ObservabilityMiddleware:
         fails after its status was sent counts with the status of the failure.
         """
         start, status = self._monotonic(), 0
-        own = self._metrics.serves_own_paths and scope["path"] not in HEALTH_PATHS
-        protocol = APPLICATION if own else protocol_of(scope["method"], scope["path"])
+        protocol = protocol_of(scope["method"], scope["path"], self._metrics.serves_own_paths)
         split = self._metrics.split
         counts = protocol != OTHER and is_of_split(scope["headers"], self._token)
         judged = split.begin(scope, start) if counts else None
@@ -98,8 +97,13 @@ class ObservabilityMiddleware:
         self._metrics.observe_latency(protocol, status, latency)
 
 
-def protocol_of(method: str, path: str) -> str:
-    """Return the protocol of an inference request, which is always a POST; `OTHER` for all other requests."""
+def protocol_of(method: str, path: str, own_paths: bool = False) -> str:
+    """Return the protocol of an inference request, which is always a POST; `OTHER` for all other requests.
+
+    With `own_paths` the model itself answers all paths except those of health: `APPLICATION`.
+    """
+    if own_paths and path not in HEALTH_PATHS:
+        return APPLICATION
     if method == "POST":
         start = path[:4]
         if start == "/v2/":

@@ -74,7 +74,9 @@ class Observability:
 
     def log_payloads(self, app: ASGIApp, model: str, revision: str) -> ASGIApp:
         """Return the `app` of a model, with a payload log if that is on."""
-        return app if self._payloads is None else self._payloads.wrap(app, model, revision)
+        if self._payloads is None:
+            return app
+        return self._payloads.wrap(app, model, revision, lambda: self.metrics.serves_own_paths)
 
     def instrument(self, app: ASGIApp) -> ASGIApp:
         """Return the `app` of the data port with metrics, access log and traces."""

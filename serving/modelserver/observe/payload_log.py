@@ -34,13 +34,13 @@ class PayloadLog:
         """Send the remaining events, within `timeout` seconds; blocks."""
         self.sender.close(timeout)
 
-    def wrap(self, app: ASGIApp, model: str, revision: str) -> ASGIApp:
-        """Return the `app` of this model with payload logging."""
+    def wrap(self, app: ASGIApp, model: str, revision: str, own_paths: Callable[[], bool] = lambda: False) -> ASGIApp:
+        """Return the `app` of this model with payload logging. `own_paths`: the model itself answers all paths."""
         origin = Origin(model, revision, self._options.namespace)
 
         async def logged(scope: Scope, receive: Receive, send: Send) -> None:
-            wanted = protocol_of(scope["method"], scope["path"]) != OTHER and self._random() < self._options.share
-            if not wanted:
+            protocol = protocol_of(scope["method"], scope["path"], own_paths())
+            if protocol == OTHER or self._random() >= self._options.share:
                 await app(scope, receive, send)
                 return
             request, response = _Payload(scope["headers"]), _Payload([])

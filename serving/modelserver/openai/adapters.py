@@ -42,6 +42,7 @@ class _Loaded(NamedTuple):
     source: AdapterSource
     served: ServedAdapter
     folder: ModelFolder
+    unload_at: float = 0.0  # of one that could not be unloaded: when it is tried again
 
 
 class _Failure(NamedTuple):
@@ -185,13 +186,16 @@ class AdapterSync:
 
     def _unload_idle(self, engine: UpstreamEngine) -> None:
         """Unload the adapters that no request uses any more, and release their files."""
-        for one in [one for one in self._leaving if engine.adapters.is_idle(one.served)]:
+        now = self._monotonic()
+        for one in [one for one in self._leaving if one.unload_at <= now and engine.adapters.is_idle(one.served)]:
             self._leaving.remove(one)
             try:
                 engine.unload_adapter(one.served.model)
-            except KnodelError as error:
-                log.warning("%s", error)  # it keeps its memory, and gets no requests
-            one.folder.close()
+            except KnodelError as error:  # the engine still has it, and gets no requests for it
+                log.warning("%s", error)
+                self._leaving.append(one._replace(unload_at=now + LONGEST_RETRY))
+            else:
+                one.folder.close()
 
     def _fail(self, source: AdapterSource, error: Exception) -> None:
         """Record why an adapter cannot be loaded, and when it is tried again."""

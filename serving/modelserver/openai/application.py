@@ -7,30 +7,37 @@ deadline and metrics around each request as it does for an inference.
 from __future__ import annotations
 
 import asyncio
+import re
 from functools import partial
 from typing import Final
 
 from starlette.types import Receive, Scope, Send
 
+from clusters.net.hop_by_hop import HOP_BY_HOP, connection_options
 from clusters.net.server.connection import HttpConnection
 from clusters.net.server.protocol import connection_of
 from clusters.net.upstream import UpstreamConnection, UpstreamError
 from serving.engines.upstream.client import Address
 from serving.engines.upstream.remote import RemoteEngine
-from serving.modelserver.base.errors import ClientLeft, ContentTooLarge, ModelFailed, ServingError, release_frames
+from serving.modelserver.base.errors import (
+    ClientLeft,
+    ContentTooLarge,
+    InvalidRequest,
+    ModelFailed,
+    ServingError,
+    release_frames,
+)
 from serving.modelserver.base.limits import BodyBudget, Lease
 from serving.modelserver.base.responses import BROKEN_KEY, send_error
 from serving.modelserver.codec.bounded_read import read_content
 from serving.modelserver.execution.inference import BEGAN, Inference, RequestContext
 from serving.modelserver.openai.exchange import Exchange, Waker
 
-_HOP_BY_HOP: Final = frozenset(
-    {b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te",
-     b"trailer", b"transfer-encoding", b"upgrade"}
-)  # fmt: skip
-"""Headers of one connection (RFC 9110, 7.6.1), which are not passed on."""
-_OWN: Final = _HOP_BY_HOP | {b"content-length", b"expect"}
+_OWN: Final = HOP_BY_HOP | {b"content-length", b"expect"}
 """Headers of a request that the server determines: it has the whole body."""
+
+_DOTS: Final = re.compile(rb"(?:^|/|%2f|\\|%5c)(?:\.|%2e){1,2}(?:$|/|%2f|\\|%5c)", re.IGNORECASE)
+"""A segment of a path by which it might leave the prefix of its application."""
 
 
 class ApplicationEndpoint:
@@ -77,10 +84,13 @@ class _Exchange(Exchange):
         self._send = send
 
     async def _exchange(self, connection: UpstreamConnection, address: Address, body: bytes) -> None:
+        if address.prefix and _DOTS.search(self._scope.get("raw_path") or self._scope["path"].encode()):
+            raise InvalidRequest("the path has a segment '.' or '..': send the path that it leads to")
         connection.send(request_head(address, self._scope, len(body)), head_only=self._scope["method"] == "HEAD")
         connection.write(body)
         status, headers = await connection.response()
-        passed = [(name, value) for name, value in headers if name not in _HOP_BY_HOP]
+        dropped = HOP_BY_HOP | connection_options(headers)
+        passed = [(name, value) for name, value in headers if name not in dropped]
         await self._send({"type": "http.response.start", "status": status, "headers": passed})
         try:
             while data := await connection.read():
@@ -105,7 +115,8 @@ def request_head(address: Address, scope: Scope, length: int) -> bytes:
     given = [address.key_header] if address.key else []
     given += [("host", address.authority)] if address.authority else []
     own = {name.lower().encode(): value.encode() for name, value in given}
-    headers = [(name, value) for name, value in scope["headers"] if name not in _OWN and name not in own]
+    dropped = _OWN | own.keys() | connection_options(scope["headers"])
+    headers = [(name, value) for name, value in scope["headers"] if name not in dropped]
     headers += [*own.items(), (b"connection", b"close")]
     if length or scope["method"] not in ("GET", "HEAD", "OPTIONS"):
         headers.append((b"content-length", b"%d" % length))

@@ -112,13 +112,25 @@ class Exchange(ABC):
                     self._check()
                 else:
                     return (await self._loop.create_unix_connection(UpstreamConnection, sock=connected))[1]
-            name = address.server_name
-            _, connection = await self._loop.create_connection(
-                UpstreamConnection, address.host, address.port, ssl=tls_context() if name else None,
-                server_hostname=name or None,
-            )  # fmt: skip
+            return await self._connect_tcp(address)
         except OSError as error:
             raise EngineRestarts(self._engine.unreachable) from error
+
+    async def _connect_tcp(self, address: Address) -> UpstreamConnection:
+        """Connect over TCP, until the request is stopped. Raises OSError, ServingError."""
+        name = address.server_name
+        connecting = self._loop.create_task(
+            self._loop.create_connection(
+                UpstreamConnection, address.host, address.port, ssl=tls_context() if name else None,
+                server_hostname=name or None,
+            )
+        )  # fmt: skip
+        self._stops.add_done_callback(lambda _: connecting.cancel())
+        try:
+            _, connection = await connecting
+        except asyncio.CancelledError:
+            self._check()
+            raise
         return connection
 
     def _check(self) -> None:

@@ -24,7 +24,7 @@ def test_a_replica_without_workers_has_no_group() -> None:
 
 
 def test_a_worker_knows_its_leader(folder: str) -> None:
-    environ = {"KNODEL_GROUP": folder, "KNODEL_RANK": "2", "KNODEL_LEADER": "10.0.0.7", "KNODEL_NODES": "3"}
+    environ = {"KNODEL_GROUP": folder, "KNODEL_RANK": "2", "KNODEL_LEADER": "10.0.0.7"}
     found = read_group(2, 8.0, True, environ)
     assert found == GroupOptions(2, 8.0, True, 2, "10.0.0.7", "secret")
     assert (found.nodes, found.local_cpus) == (3, 0.0)

@@ -43,6 +43,17 @@ def test_a_leader_without_an_address_or_at_its_end_gets_none_and_loses_none(lead
         assert (found.create, found.delete) == ((), ())
 
 
+def test_workers_of_a_leader_that_has_ended_are_deleted_since_its_pod_may_stay() -> None:
+    found = plan(READY, WAITING, DELETED, leader=Leader("m-00001-x", "10.0.0.7", 1, ended=True))
+    assert (deleted(found), found.create, found.lost) == (["w1", "w2"], (), ())
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_workers_that_end_with_their_leaders_server_are_no_loss(mode: OnLoss) -> None:
+    found = plan(READY, ENDED, None, mode=mode, leader=Leader("m-00001-x", "10.0.0.7", 1, crashed=True))
+    assert (deleted(found), found.create, found.lost) == (["w2"], (), ())
+
+
 def test_workers_of_a_former_start_of_the_leader_are_replaced_once_they_are_gone() -> None:
     former = [*workers(READY, DELETED, start=0), *workers(None, None, WAITING)]
     found = make_plan(Workers(3), LEADER, former)

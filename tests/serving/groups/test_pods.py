@@ -47,6 +47,26 @@ def test_no_other_pod_is_a_leader(change: dict[str, Any]) -> None:
     assert workers_of(pod) is None
 
 
+@pytest.mark.parametrize(
+    ("state", "before", "crashed"),
+    [
+        ({"running": {}}, {"terminated": {}}, False),
+        ({"waiting": {"reason": "ContainerCreating"}}, {}, False),
+        ({"terminated": {"exitCode": 137}}, {}, True),
+        ({"waiting": {"reason": "CrashLoopBackOff"}}, {"terminated": {}}, True),
+    ],
+)
+def test_a_leader_whose_server_waits_to_start_again_has_crashed(state: Object, before: Object, crashed: bool) -> None:
+    server = {"name": "server", "state": state, "lastState": before}
+    found = leader_of({**leader_pod(), "status": {"phase": "Running", "containerStatuses": [server]}})
+    assert (found.crashed, found.ended, found.ending) == (crashed, False, False)
+
+
+def test_an_evicted_leader_has_ended() -> None:
+    found = leader_of({**leader_pod(), "status": leader_status(phase="Failed")})
+    assert (found.ended, found.ending) == (True, False)
+
+
 def test_a_worker_runs_its_leaders_command_with_resources_of_its_own() -> None:
     pod = leader()
     [server, _], [container] = pod["spec"]["containers"], worker()["spec"]["containers"]
@@ -58,7 +78,6 @@ def test_a_worker_runs_its_leaders_command_with_resources_of_its_own() -> None:
         *server["env"],
         {"name": "KNODEL_LEADER", "value": "10.0.0.7"},
         {"name": "KNODEL_RANK", "value": "2"},
-        {"name": "KNODEL_NODES", "value": "3"},
     ]
     assert not {"ports", "readinessProbe", "livenessProbe"} & container.keys()
 

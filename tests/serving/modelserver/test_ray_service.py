@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,8 @@ import pytest
 from serving.control_api.tls import ensure_certificate
 from serving.engines.base.errors import LoadFailed
 from serving.engines.ray import service
-from serving.engines.upstream.client import tls_context
+from serving.engines.upstream.client import Address, tls_context
+from serving.engines.upstream.remote import EngineState
 from tests.serving.modelserver.client import ask, request
 from tests.serving.modelserver.conftest import Running, Serve
 from tests.support.ray_service import Application, ray_service
@@ -50,6 +53,36 @@ async def test_requests_are_passed_on_below_the_prefix_with_their_headers_and_bo
     assert not [name for name in told["headers"] if "key" in name]
     assert answer.headers["x-application"] == "1"
     assert (await front.get("/")).json["path"] == "/rank/"
+
+
+async def test_headers_of_the_connection_are_not_passed_on(front: Running) -> None:
+    answer = await front.get("/x", **{"Connection": "x-hop, close", "X-Hop": "1", "X-Tenant": "7"})
+    told = answer.json["headers"]
+    assert ("x-hop" in told, told["x-tenant"]) == (False, "7")
+
+
+@pytest.mark.parametrize("path", ["/../other", "/x/%2e%2E/other", "/x%2f..%2fother", "/."])
+async def test_a_path_does_not_leave_the_prefix(front: Running, path: str) -> None:
+    answer = await front.get(path)
+    assert (answer.status, "segment" in answer.body.decode()) == (400, True)
+
+
+async def test_a_connection_that_is_not_answered_ends_with_the_request(
+    front: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as silent, ExitStack() as pending:
+        for _ in range(4):  # the kernel answers no more connections once its queue is full
+            one = pending.enter_context(socket.socket())
+            one.setblocking(False)
+            one.connect_ex(silent.getsockname())
+        nowhere = EngineState(Address(Path(), "", silent.getsockname()[1], prefix="/rank"), "")
+        monkeypatch.setattr(service.ServiceEngine, "state", property(lambda _: nowhere))
+        assert (await front.get("/x")).status == 504
+
+        async def free() -> bool:
+            return bool((await front.stats())["active"] == 0)
+
+        await eventually(free)
 
 
 async def test_a_stream_is_passed_on(front: Running) -> None:

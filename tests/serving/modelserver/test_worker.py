@@ -39,7 +39,6 @@ async def start(tmp_path: Path, leader: socket.socket) -> AsyncIterator[Start]:
         "MANAGEMENT_PORT": str(leader.getsockname()[1]),
         "KNODEL_LEADER": "127.0.0.1",
         "KNODEL_RANK": "2",
-        "KNODEL_NODES": "3",
         "KNODEL_GROUP": str(tmp_path),
         "KNODEL_CACHE": str(tmp_path / "cache"),
         "KNODEL_TERMINATION_LOG": str(tmp_path / "why"),

@@ -8,7 +8,7 @@ import pytest
 
 from clusters.base.api import Cluster
 from clusters.base.errors import ClusterError, FieldError, Forbidden, Invalid, Unavailable
-from clusters.base.objects import SERVICE, Kind, Object, condition_of, version_of
+from clusters.base.objects import SECRET, SERVICE, Kind, Object, condition_of, uid_of, version_of
 from clusters.embedded.cluster import EmbeddedCluster
 from tests.serving.models import model_object
 from tests.serving.reconciler.conftest import platform
@@ -16,7 +16,7 @@ from tests.support.wait import eventually
 
 
 class Denying:
-    """A cluster that refuses to write Services, as long as it has a reason."""
+    """A cluster that refuses to write Services and to create Secrets, as long as it has a reason."""
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
         self._cluster = cluster
@@ -32,6 +32,12 @@ class Denying:
             self.asked += 1
             raise self.error
         return await self._cluster.apply(kind, obj, **options)
+
+    async def create(self, kind: Kind, obj: Object, **options: Any) -> Object:
+        """The real create, or the refusal."""
+        if kind is SECRET and self.error is not None:
+            raise self.error
+        return await self._cluster.create(kind, obj, **options)
 
 
 DENIALS: dict[str, tuple[ClusterError, str]] = {
@@ -79,3 +85,14 @@ async def test_a_webhook_that_is_away_says_nothing_of_the_model(guarded: Embedde
         denying.error = None
         await stage.comes_up("magika-00002")
         await stage.traffic_is({"magika-00002": 100})
+
+
+async def test_a_refused_token_of_groups_is_named_until_it_may_be_created(guarded: EmbeddedCluster) -> None:
+    denying = Denying(guarded)
+    denying.error = Forbidden("exceeded quota: secrets")
+    async with platform(guarded, seen=cast(Cluster, denying)) as stage:
+        await stage.deploy(model_object(modelFormat="vllm", workers={"count": 2}))
+        told = await stage.model_is("False", reason="Forbidden")
+        assert "Secret knodel-group-" in (condition_of(told, "Ready") or {})["message"]
+        denying.error = None
+        await eventually(lambda: stage.find(SECRET, f"knodel-group-{uid_of(told)}"))

@@ -12,24 +12,12 @@ from typing import Any
 from clusters.base.objects import Key
 from clusters.embedded.activator.proxy.errors import MissingRevision
 from clusters.gateway.token import HEADER, is_valid
+from clusters.net.hop_by_hop import HOP_BY_HOP, connection_options
 
 HEADER_NAMESPACE = b"knative-serving-namespace"
 HEADER_REVISION = b"knative-serving-revision"
 HEADER_TOKEN = HEADER.lower().encode()
 
-HOP_BY_HOP = frozenset(
-    {
-        b"connection",
-        b"keep-alive",
-        b"proxy-authenticate",
-        b"proxy-authorization",
-        b"proxy-connection",
-        b"te",
-        b"trailer",
-        b"transfer-encoding",
-        b"upgrade",
-    }
-)
 NOT_FORWARDED = HOP_BY_HOP | {HEADER_NAMESPACE, HEADER_REVISION, HEADER_TOKEN, b"expect"}
 """`Expect` is removed, too: it is answered when the body is read, which is after an endpoint was found."""
 
@@ -69,7 +57,7 @@ def request_head(scope: Mapping[str, Any], token: bytes = b"") -> bytes:
     """Return the head to send to the endpoint, from an ASGI scope. `token` is the endpoint's; empty to send none."""
     headers = scope["headers"]
     chunked = is_chunked(headers)
-    drop = NOT_FORWARDED | _connection_options(headers) | ({b"content-length"} if chunked else frozenset())
+    drop = NOT_FORWARDED | connection_options(headers) | ({b"content-length"} if chunked else frozenset())
     target = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
     lines = [scope["method"].encode("ascii") + b" " + (target or b"/") + b" HTTP/1.1"]
     lines += [name + b": " + value for name, value in headers if name not in drop]
@@ -83,14 +71,5 @@ def request_head(scope: Mapping[str, Any], token: bytes = b"") -> bytes:
 def response_headers(headers: RawHeaders) -> list[tuple[bytes, bytes]]:
     """Return the headers of the endpoint that are forwarded to the caller."""
     kept = list(headers)
-    drop = HOP_BY_HOP | _connection_options(kept)
+    drop = HOP_BY_HOP | connection_options(kept)
     return [(name, value) for name, value in kept if name not in drop]
-
-
-def _connection_options(headers: RawHeaders) -> frozenset[bytes]:
-    """Return the headers that `Connection` lists, except length and host, which a caller must not remove."""
-    options: set[bytes] = set()
-    for name, value in headers:
-        if name == b"connection":
-            options.update(option.strip().lower() for option in value.split(b","))
-    return frozenset(options) - {b"content-length", b"host"}

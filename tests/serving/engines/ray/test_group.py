@@ -49,14 +49,11 @@ def test_a_leader_and_its_workers_share_token_key_and_ports() -> None:
     assert told(leader)["ports"]["gcs"] == told(worker)["ports"]["gcs"] == GROUP_PORTS.gcs
     assert (told(leader).get("leader", ""), told(worker)["leader"]) == ("", "10.0.0.7")
     assert leading.entrance(Address(Path("/run/engine.sock"), "of the state")).key == group_key("t")
-    leading._remove_temp()
-    working._remove_temp()
 
 
 def test_a_worker_imports_the_applications_from_its_own_folder() -> None:
     made = program(WORKER, "t")
     assert made.worker_command().environ["PYTHONPATH"].split(":")[0] == "/own"
-    made._remove_temp()
 
 
 def test_a_ray_alone_has_a_token_of_its_own_and_takes_requests_of_its_machine_only() -> None:
@@ -64,5 +61,3 @@ def test_a_ray_alone_has_a_token_of_its_own_and_takes_requests_of_its_machine_on
     one, other = (made.command(Path("/run/engine.sock"), "k").environ for made in (first, second))
     assert one["RAY_AUTH_TOKEN"] != other["RAY_AUTH_TOKEN"] and one[VARIABLE] == other[VARIABLE] == "k"
     assert (ALONE.http_host, LEADER.http_host, WORKER.http_host) == ("127.0.0.1", "0.0.0.0", "0.0.0.0")
-    first._remove_temp()
-    second._remove_temp()

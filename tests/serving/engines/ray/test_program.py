@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 
 import pytest
@@ -84,8 +85,10 @@ def test_each_start_has_a_new_token_ports_and_a_private_folder_with_a_short_path
     made = settings(tmp_path / "files", "app.py")
     with ModelFolder(Artifact(tmp_path / "files", None, uri="file:///m")) as files:
         program = RayProgram(made, files)
-        first, second = (program.command(tmp_path / "state.sock", "key").environ for _ in range(2))
-        temp = Path(program._settings.temp)
+        commands = [program.command(tmp_path / "state.sock", "key") for _ in range(2)]
+        first, second = (command.environ for command in commands)
+        former, temp = (Path(json.loads(command.argv[-1])["temp"]) for command in commands)
+        assert not former.parent.exists()
         entrance = program.entrance(Address(tmp_path / "state.sock", "key"))
         assert first["RAY_AUTH_TOKEN"] != second["RAY_AUTH_TOKEN"]
         assert first["RAY_SERVE_HAPROXY_CONFIG_FILE_LOC"] != second["RAY_SERVE_HAPROXY_CONFIG_FILE_LOC"]

@@ -122,6 +122,23 @@ def test_a_name_of_a_service_must_not_lead_to_this_machine() -> None:
             ServiceEngine(named, options, lambda _: ["127.0.0.1"])
 
 
+async def test_an_unusable_name_is_a_reason_and_the_next_reading_comes() -> None:
+    found: list[list[str] | UnicodeError] = [["127.0.0.1"]]
+
+    def resolve(_: str) -> list[str]:
+        if isinstance(found[-1], UnicodeError):
+            raise found[-1]
+        return found[-1]
+
+    with ray_service(Application("1")) as url:
+        engine = ServiceEngine(Service.of(url.replace("127.0.0.1", "localhost")), HERE, resolve)
+        found.append(UnicodeError("label too long"))
+        await eventually(lambda: "label too long" in engine.state.reason)
+        found.append(["127.0.0.1"])
+        await eventually(lambda: engine.state.reason == "")
+        engine.close()
+
+
 async def test_each_reading_finds_and_checks_the_addresses_anew() -> None:
     found = [["127.0.0.1"]]
     with ray_service(Application("1")) as url:
