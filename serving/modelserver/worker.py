@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 import signal
-import socket
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from serving.engines.base.engine import EngineOptions
 from serving.engines.base.errors import LoadFailed
+from serving.engines.base.group import listens
 from serving.engines.base.registry import find_format, find_worker
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PERIOD: Final = 1.0  # s between two looks at process and leader
-CONNECT_TIMEOUT: Final = 2.0  # s
 MOST_MISSES: Final = 3
 """Failed connections in a row after which the leader is gone; a busy node may miss one."""
 
@@ -37,7 +36,7 @@ def work(model_format: str, artifact: Callable[[], Artifact], options: EngineOpt
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    while not _listens(leader):  # it may still pull its image; the controller of groups ends what waits in vain
+    while not listens(*leader):  # it may still pull its image; the controller of groups ends what waits in vain
         if stop.wait(PERIOD):
             return
     process = find_worker(find_format(model_format, ()))(artifact, options)
@@ -47,17 +46,9 @@ def work(model_format: str, artifact: Callable[[], Artifact], options: EngineOpt
         while not stop.wait(PERIOD):
             if process.ended:
                 raise LoadFailed(f"the worker ended {process.exit_reason()}")
-            misses = 0 if _listens(leader) else misses + 1
+            misses = 0 if listens(*leader) else misses + 1
             if misses >= MOST_MISSES:
                 log.info("the leader %s is gone: the worker ends", leader[0])
                 return
     finally:
         process.close()
-
-
-def _listens(address: tuple[str, int]) -> bool:
-    try:
-        socket.create_connection(address, CONNECT_TIMEOUT).close()
-    except OSError:
-        return False
-    return True

@@ -19,6 +19,8 @@ RANK_VARIABLE: Final = "KNODEL_RANK"
 ONE_MACHINE_VARIABLE: Final = "KNODEL_ONE_MACHINE"
 """Environment variable of a leader whose workers are no Pods: it has their CPUs itself."""
 
+CONNECT_TIMEOUT: Final = 2.0  # s
+
 
 class GroupOptions(NamedTuple):
     """The group of this process.
@@ -90,6 +92,15 @@ def own_address() -> str:
         return str(socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)[0][4][0])
     except OSError as error:
         raise LoadFailed(f"the name {socket.gethostname()} of this Pod has no address: {error.strerror}") from error
+
+
+def listens(address: str, port: int) -> bool:
+    """Return whether a server accepts connections there."""
+    try:
+        socket.create_connection((address, port), CONNECT_TIMEOUT).close()
+    except OSError:
+        return False
+    return True
 
 
 def address_towards(leader: str) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hmac
 import logging
 import os
-import socket
 import socketserver
 import sys
 import threading
@@ -22,6 +21,7 @@ from typing import Any, Final
 import msgspec
 
 from clusters.base.redact import one_line
+from serving.engines.base.group import listens
 from serving.engines.ray import key
 from serving.engines.ray.applications import (
     LONGEST_REASON,
@@ -41,7 +41,6 @@ LOOK: Final = 0.5  # s between two checks of the processes of Ray
 STATUS_PERIOD: Final = 5.0  # s between two readings of the status, which cost several milliseconds of CPU
 START_PERIOD: Final = 0.2  # s, while the applications start
 PROXY_START: Final = 300  # s for HAProxy to start
-CONNECT: Final = 2.0  # s for HAProxy to accept a connection
 INHERITED: Final = ("RAY_ADDRESS", "RAY_REDIS_ADDRESS", "RAY_NAMESPACE", "RAY_JOB_CONFIG_JSON_ENV_VAR")
 """Variables of another Ray, in which this process may have been started."""
 
@@ -117,7 +116,7 @@ def _run(settings: RaySettings) -> int:
 
 def _join(settings: RaySettings) -> int:
     """Run a worker node until one of its processes ends; return the exit code. Raises NotRunning."""
-    while not _listens(settings.leader, settings.ports.gcs):
+    while not listens(settings.leader, settings.ports.gcs):
         time.sleep(LOOK)
     node = start_node(settings)
     logs = LogFollower(Path(node.get_logs_dir_path()), sys.stdout)
@@ -205,15 +204,7 @@ class _StateHandler(BaseHTTPRequestHandler):
 
 def _accepts(settings: RaySettings) -> bool:
     """Return whether HAProxy accepts connections."""
-    return _listens(settings.address, settings.ports.http)
-
-
-def _listens(address: str, port: int) -> bool:
-    try:
-        socket.create_connection((address, port), CONNECT).close()
-    except OSError:
-        return False
-    return True
+    return listens(settings.address, settings.ports.http)
 
 
 def run(argv: Sequence[str]) -> None:

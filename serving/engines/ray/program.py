@@ -16,10 +16,10 @@ from serving.engines.base.folder import RAY_PREFIX, ModelFolder, short_folder
 from serving.engines.ray.key import HEADER, STATE_VARIABLE, group_key
 from serving.engines.ray.settings import GROUP_PORTS, STATE, RaySettings, RayState, environment, find_ports
 from serving.engines.upstream.client import Address
+from serving.engines.upstream.process import GUARDED
 from serving.engines.upstream.program import Command, EngineLoad, Get
 from serving.storage.folder_lock import LockedFolder
 
-GUARD: Final = "serving.engines.upstream.guard"
 MODULE: Final = "serving.engines.ray.main"
 LONGEST_TEMP: Final = 21
 """Bytes of the path. HAProxy's socket has 76 more, with the id of the node, and HAProxy's limit is 97."""
@@ -101,5 +101,4 @@ class RayProgram:
 
 
 def _argv(settings: RaySettings) -> Sequence[str]:
-    python = [sys.executable, "-P", "-m"]
-    return [*python, GUARD, *python, MODULE, msgspec.json.encode(settings).decode()]
+    return [*GUARDED, sys.executable, "-P", "-m", MODULE, msgspec.json.encode(settings).decode()]

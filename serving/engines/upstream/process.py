@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections import deque
@@ -23,6 +24,8 @@ from serving.engines.upstream.session import signal_session
 log = logging.getLogger(__name__)
 
 SOCKET: Final = "engine.sock"
+GUARDED: Final = (sys.executable, "-P", "-m", "serving.engines.upstream.guard")
+"""Before the command of a program that does not end with its standard input."""
 MAX_PATH: Final = 100  # bytes of a Unix socket's path; the kernel's limit is 107
 MAX_LINE: Final = 2000  # characters of a line that are kept
 GRACE: Final = 5.0  # s for a process to end by itself, which releases its shared memory

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,12 +14,12 @@ import msgspec
 from clusters.base.redact import one_line
 from serving.engines.base.engine import Adapter, EngineOptions
 from serving.engines.base.errors import InferenceFailed, LoadFailed
+from serving.engines.upstream.process import GUARDED
 from serving.engines.upstream.program import Command, EngineDead, EngineLoad, Get, PageRefused
 from serving.engines.vllm.arguments import LORA_RANK, RANKS, EngineArguments
 from serving.engines.vllm.folder import vet_adapter
 from serving.engines.vllm.metrics import read_concurrency, read_load
 
-GUARD: Final = "serving.engines.upstream.guard"
 MOST_SLOTS: Final = 256
 """Requests at once, if the Model sets no number."""
 MOST_ACTIVE_ADAPTERS: Final = 8
@@ -176,7 +175,7 @@ class VllmProgram:
         self._held = None
 
     def _serve(self) -> Sequence[str]:
-        return [sys.executable, "-P", "-m", GUARD, self._executable, "serve", str(self._folder)]
+        return [*GUARDED, self._executable, "serve", str(self._folder)]
 
     def _group_arguments(self) -> Sequence[str]:
         """Return the place of this process in its group. The leader has rank 0, since it has the HTTP server."""
