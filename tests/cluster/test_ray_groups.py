@@ -1,4 +1,4 @@
-"""Ray Serve applications on several Pods, by the installed Knodel: a lost worker, a canary between two groups."""
+"""Ray Serve applications on several Pods, by the installed Knodel: lost workers, a canary between two groups."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from clusters.base.api import Cluster
-from clusters.base.objects import MODEL, NAMESPACE, POD, Object, condition_of, is_true, name_of, uid_of
+from clusters.base.objects import LABEL_REVISION, MODEL, NAMESPACE, POD, Object, condition_of, is_true, name_of, uid_of
 from serving.makers.pod_spec import server_settings
 from serving.types.annotations import LABEL_ALLOW_CODE, LABEL_GROUP, LABEL_GROUP_ROLE
 from serving.types.code import ALLOWED
@@ -98,7 +98,27 @@ async def test_a_group_answers_from_its_workers_survives_a_loss_and_has_a_canary
     await eventually(is_complete_again, WITHIN)
     assert (await ask(world, namespace))["version"] == "1"
 
-    await world.deploy("spread", storageUri=world.artifacts("app2.py"), version="2", canaryTrafficPercent=50)
+    tolerant = SPEC["workers"] | {"onLoss": "tolerate"}
+    await world.deploy(
+        "spread", storageUri=world.artifacts("app2.py"), version="2", canaryTrafficPercent=50, workers=tolerant
+    )
     await world.carries("spread", {"spread-00001": 50, "spread-00002": 50}, namespace)
     assert {str((await ask(world, namespace))["version"]) for _ in range(40)} == {"1", "2"}
     assert len((await cluster.list(POD, namespace, LABEL_GROUP)).items) == 4
+
+    [other] = (await cluster.list(POD, namespace, f"{LABEL_GROUP_ROLE}=leader,{LABEL_REVISION}=spread-00002")).items
+    group = f"{LABEL_GROUP}={uid_of(other)}"
+    lost, kept = (await cluster.list(POD, namespace, group)).items
+    await cluster.delete(POD, name_of(lost), namespace, grace_period=0)
+    readiness: list[bool] = []
+    statuses: list[int] = []
+
+    async def is_replaced() -> bool:
+        readiness.append(is_true(await cluster.get(POD, name_of(other), namespace), "Ready"))
+        statuses.append((await world.send("GET", "/", {"Host": world.host("spread", namespace)}, None)).status)
+        pods = {uid_of(pod) for pod in (await cluster.list(POD, namespace, group)).items if is_true(pod, "Ready")}
+        return len(pods) == 2 and uid_of(kept) in pods and uid_of(lost) not in pods
+
+    await eventually(is_replaced, WITHIN)
+    assert all(readiness)
+    assert statuses.count(200) >= 0.9 * len(statuses), statuses
