@@ -14,12 +14,13 @@ from tests.platform.machine import Machine, machine
 from tests.scenarios.world import infer_body
 from tests.serving.cli.advice import ADVICE
 
-ON_A_CLUSTER = "--kube-context"
+ELSEWHERE = ("--kube-context", "--ray-service")
+"""Options of commands that need a cluster, or a RayService."""
 OWN_LIFE = ("knodel up", "knodel down", "knodel serve", "KNODEL_GATEWAY_HOSTS=")
 """Commands that start or end what the others need: they have tests of their own, in `test_life` and below."""
 FINDINGS = {"knodel doctor": (0, 1)}
 """Exit codes beside 0 that mean that the command worked."""
-RUN = [line for line in ADVICE.values() if ON_A_CLUSTER not in line and not line.startswith(OWN_LIFE)]
+RUN = [line for line in ADVICE.values() if not any(one in line for one in ELSEWHERE) and not line.startswith(OWN_LIFE)]
 
 
 @pytest.fixture(scope="module")

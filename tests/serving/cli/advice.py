@@ -78,7 +78,7 @@ ADVICE = {
     "knodel predict {} --example": "knodel predict iris --example",
     "knodel predict {} -d @FILE": "knodel predict iris -d @request.json",
     "knodel promote {}": "knodel promote iris",
-    "knodel restart {}": "knodel restart chat",
+    "knodel restart {}": "knodel restart iris",
     "knodel uninstall --kube-context {}": "knodel uninstall --kube-context prod",
     "knodel up": "knodel up",
     "knodel up --config FILE": "knodel up --config settings.yaml",
