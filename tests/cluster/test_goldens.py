@@ -33,7 +33,7 @@ async def create(cluster: Cluster, kind: Kind, obj: Object, namespace: str, *, d
 
 async def make_accounts(cluster: Cluster, objects: Sequence[Object], namespace: str) -> None:
     """The ServiceAccounts that the objects' Pods name: Kubernetes refuses a Pod without."""
-    pods = [obj["spec"]["template"]["spec"] for obj in objects if "template" in obj["spec"]]
+    pods = [obj["spec"]["template"]["spec"] for obj in objects if "template" in obj.get("spec", {})]
     for name in {pod["serviceAccountName"] for pod in pods if "serviceAccountName" in pod}:
         await create(cluster, SERVICE_ACCOUNT, {"metadata": {"name": name}}, namespace, dry_run=False)
 
