@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from autoscaler.gpu.owners import Owner, owner_of
+from clusters.base.errors import KnodelError
 from clusters.base.objects import ANNOTATION_PROCESS, Object, annotations_of
 from clusters.base.sizes import human_bytes
 from serving.client.errors import ClientError
@@ -23,7 +24,7 @@ MOST_ANCESTORS: Final = 16
 """Generations of processes between a replica and the engine that uses the GPU."""
 
 
-class NoDriverError(Exception):
+class NoDriverError(KnodelError):
     """NVML does not work, since the machine has no driver of NVIDIA."""
 
 
@@ -53,7 +54,7 @@ def load_nvml() -> Any:
         import pynvml  # of the extra `gpu`
     except ModuleNotFoundError:
         if not DRIVER_FILE.exists():
-            raise NoDriverError from None
+            raise NoDriverError(NO_DRIVER) from None
         raise
     return pynvml
 
@@ -122,7 +123,7 @@ def _initialized(nvml: Any) -> Iterator[None]:
     try:
         nvml.nvmlInit()
     except (nvml.NVMLError_LibraryNotFound, nvml.NVMLError_DriverNotLoaded) as error:
-        raise NoDriverError from error
+        raise NoDriverError(NO_DRIVER) from error
     try:
         yield
     except nvml.NVMLError as error:

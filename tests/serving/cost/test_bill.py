@@ -52,7 +52,7 @@ def test_the_type_of_gpu_has_a_price_of_its_own() -> None:
     made["metadata"]["annotations"] = {USAGE_ANNOTATION: usage.to_json()}
     (bill,) = make_bills([made], [], prices, "day", NOW)
     assert bill.held == Amounts(serving=200.0, idle=10.0)
-    assert (bill.cost.serving, bill.cost.idle) == (pytest.approx(0.1 + 0.4), pytest.approx(0.04))
+    assert (bill.cost.serving, bill.cost.idle) == pytest.approx((0.1 + 0.4, 0.04))
 
 
 @pytest.mark.parametrize(("period", "seconds"), [("hour", 1.0), ("day", 3.0), ("month", 7.0)])

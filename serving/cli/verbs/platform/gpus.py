@@ -49,8 +49,8 @@ def _show_machine(session: Session, namespace: str | None) -> None:
     """Print the GPUs of this machine. Without a platform, the holders are processes."""
     try:
         gpus = machine.read_gpus(machine.load_nvml())
-    except machine.NoDriverError:
-        gpus, absent = [], machine.NO_DRIVER
+    except machine.NoDriverError as error:
+        gpus, absent = [], str(error)
     else:
         absent = machine.NO_GPUS
     pods = _pods(session, namespace) if gpus else []
