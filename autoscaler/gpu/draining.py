@@ -70,15 +70,15 @@ class _Room:
 def plan_drains(inventory: Inventory) -> tuple[Drain, ...]:
     """Return the nodes that could be drained all together, those with the fewest held units first.
 
-    Pods that no controller would create again are not moved, and Pods of DaemonSets stay with their node. A node that
-    takes Pods of another one is not drained itself.
+    Pods that no controller would create again are not moved, and those of DaemonSets and those that are being
+    deleted need no other node. A node that takes Pods of another one is not drained itself.
     """
     targets = {node.name: node for node in inventory.nodes if node.state == "Ready"}
     room = _Room(targets)
     drains: list[Drain] = []
     receivers: set[str] = set()
     for node in sorted(inventory.nodes, key=lambda one: (sum(map(one.held, one.allocatable)), one.name)):
-        pods = [pod for pod in node.pods if not pod.of_node]
+        pods = [pod for pod in node.pods if not pod.needs_no_other]
         if node.name in receivers or not all(pod.recreated for pod in pods):
             continue
         former = targets.pop(node.name, None)

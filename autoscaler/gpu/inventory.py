@@ -22,6 +22,7 @@ from clusters.base.objects import (
     annotations_of,
     conditions_of,
     controller_of,
+    is_deleting,
     key_of,
     labels_of,
     name_of,
@@ -33,8 +34,8 @@ from clusters.base.objects import (
 class GpuPod:
     """A Pod, or an allocated ResourceClaim without a Pod, that holds or awaits GPUs.
 
-    `recreated`: a controller creates another Pod when this one is evicted. `of_node`: a DaemonSet's, which stays with
-    its node.
+    `recreated`: a controller creates another Pod when this one is evicted. `needs_no_other`: it needs no other node
+    when its node is drained, as it is a DaemonSet's or being deleted.
     """
 
     key: Key
@@ -43,7 +44,7 @@ class GpuPod:
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Mapping[str, Any], ...] = ()
     recreated: bool = True
-    of_node: bool = False
+    needs_no_other: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,7 @@ def _gpu_pod(pod: Object, owner: Owner, amounts: Amounts) -> GpuPod:
         node_selector=dict(spec.get("nodeSelector") or {}),
         tolerations=tuple(spec.get("tolerations") or ()),
         recreated=controller is not None or owner.kind != "Pod",
-        of_node=controller is not None and controller.get("kind") in ("DaemonSet", "Node"),
+        needs_no_other=is_deleting(pod) or (controller or {}).get("kind") in ("DaemonSet", "Node"),
     )
 
 

@@ -5,6 +5,7 @@ The type is a part of the resource's name in a usage account: `nvidia.com/gpu:NV
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -20,6 +21,9 @@ from clusters.base.objects import NODE, Object, labels_of
 KEPT: Final = 600.0
 """Seconds until the labels of a node are read again: labellers of vendors may write them after the first Pod starts."""
 
+AT_ONCE: Final = 16
+"""Nodes that are read at the same time. The pass of a revision waits for them once."""
+
 log = logging.getLogger(__name__)
 
 
@@ -33,20 +37,20 @@ class GpuTypes:
         self._read_at: dict[str, float] = {}
 
     async def learn(self, pods: Iterable[Object]) -> None:
-        """Read the nodes of Pods with GPUs. Without the right to do so, or without Nodes, types stay unknown."""
+        """Read the nodes of Pods with GPUs, `AT_ONCE` of them at most; the others are read by later calls.
+
+        Without the right to read them, and in a cluster without Nodes, the types stay unknown.
+        """
+        now = self._clock.monotonic()
+        unread: set[str] = set()
         for pod in pods:
-            node, now = _node_of(pod), self._clock.monotonic()
-            if (
-                not node
-                or now - self._read_at.get(node, float("-inf")) < KEPT
-                or not any(map(is_gpu, requested_by(pod)))
-            ):
-                continue
-            self._read_at[node] = now
-            try:
-                self._labels[node] = labels_of(await self._cluster.get(NODE, node))
-            except ClusterError as error:
-                log.info("the GPU type of node %s is unknown: %s", node, error)
+            node = _node_of(pod)
+            is_known = now - self._read_at.get(node, float("-inf")) < KEPT
+            if node and not is_known and any(map(is_gpu, requested_by(pod))):
+                unread.add(node)
+        chosen = sorted(unread)[:AT_ONCE]
+        self._read_at |= dict.fromkeys(chosen, now)
+        await asyncio.gather(*map(self._read, chosen))
 
     def with_types(self, replica: Replica, pods: Iterable[Object]) -> Replica:
         """Return the resources of a replica with the type of GPU that most of the Pods have.
@@ -64,6 +68,12 @@ class GpuTypes:
             best = max(types, key=lambda kind: (types[kind], kind), default="")
             named[f"{resource}{TYPE_SEPARATOR}{best}" if best else name] = amount
         return named
+
+    async def _read(self, node: str) -> None:
+        try:
+            self._labels[node] = labels_of(await self._cluster.get(NODE, node))
+        except ClusterError as error:
+            log.info("the GPU type of node %s is unknown: %s", node, error)
 
 
 def _node_of(pod: Object) -> str:

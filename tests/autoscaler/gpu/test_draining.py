@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from autoscaler.gpu.draining import plan_drains
 from autoscaler.gpu.inventory import make_inventory
 from clusters.base.objects import Object
-from tests.autoscaler.gpu.objects import node, pod
+from tests.autoscaler.gpu.objects import GPU, node, pod
 
 TAINT = {"key": "team", "value": "a", "effect": "NoSchedule"}
 
@@ -74,6 +77,31 @@ def test_a_tolerated_taint_is_none(taint: Object, more: dict[str, Any]) -> None:
     assert plan([node("a"), node("b", taints=[taint])], [pod("one", "a", **more), pod("two", "b", 7)]) == {
         "a": {"one": "b"}
     }
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.integers(1, 4)), max_size=24),
+    st.lists(st.booleans(), min_size=5, max_size=5),
+)
+def test_drained_nodes_are_empty_afterwards_and_no_node_holds_more_than_it_has(
+    placed: list[tuple[int, int]], ready: list[bool]
+) -> None:
+    nodes = [node(f"n{index}", ready=str(is_ready)) for index, is_ready in enumerate(ready)]
+    room, pods = [8] * 5, []
+    for index, (on, units) in enumerate(placed):
+        if room[on] >= units:
+            room[on] -= units
+            pods.append(pod(f"p{index}", f"n{on}", units))
+    drains = plan(nodes, pods)
+    where = {one["metadata"]["name"]: one["spec"]["nodeName"] for one in pods}
+    for drained, moves in drains.items():
+        assert moves.keys() == {name for name, on in where.items() if on == drained}
+        assert all(to not in drains and ready[int(to[1:])] for to in moves.values())
+        where |= moves
+    held = Counter[str]()
+    for one in pods:
+        held[where[one["metadata"]["name"]]] += int(one["spec"]["containers"][0]["resources"]["limits"][GPU])
+    assert all(units <= 8 for units in held.values())
 
 
 def test_pods_that_nobody_creates_again_keep_their_node_and_those_of_daemonsets_do_not() -> None:

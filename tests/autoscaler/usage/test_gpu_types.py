@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from autoscaler.usage.gpu_types import KEPT, GpuTypes
+from autoscaler.usage.gpu_types import AT_ONCE, KEPT, GpuTypes
 from autoscaler.usage.ledger import UsageLedger
 from autoscaler.usage.meter import Spent, read_usage
 from autoscaler.usage.pools import PoolUsageLedger
@@ -78,6 +78,17 @@ async def test_labels_are_read_again_after_a_while(nodes: EmbeddedCluster) -> No
     clock.step(KEPT)
     await types.learn(pods)
     assert types.with_types(ONE, pods) == {"cpu": 1.0, f"{GPU}:{L4}": 1.0}
+
+
+async def test_a_revision_on_many_nodes_reads_some_of_them_in_each_pass(cluster: EmbeddedCluster) -> None:
+    names = [f"n{index:02}" for index in range(AT_ONCE + 2)]
+    for index, name in enumerate(names):
+        await cluster.create(NODE, node(name, product=H100 if index < AT_ONCE else L4), manager="test")
+    types, last = GpuTypes(cluster, SteppedClock(CLOCK)), on("one", *names[AT_ONCE:])
+    await types.learn(on("one", *names))
+    assert types.with_types(ONE, last) == ONE
+    await types.learn(on("one", *names))
+    assert types.with_types(ONE, last) == {"cpu": 1.0, f"{GPU}:{L4}": 1.0}
 
 
 async def test_nodes_of_pods_without_gpus_are_not_read(nodes: EmbeddedCluster) -> None:

@@ -20,6 +20,9 @@ from serving.client.errors import ClientError
 from tests.autoscaler.gpu.objects import GPU, H100, claim, device_class, node, pod, resource_slice
 from tests.serving.cli.conftest import Config, Knodel, Served, check
 from tests.serving.cli.kube import CONTEXT, NOTHING, FakeApi, Reply, Script, Seen, failure
+from tests.serving.cli.test_narrow_terminals import too_long
+from tests.serving.cli.test_tables import make_terminal
+from tests.support.terminal import SEQUENCE
 
 PATHS = {
     "/api/v1/nodes": [node("a"), node("b", 4), node("c", 2, product="NVIDIA-L4"), node("plain", {})],
@@ -100,6 +103,18 @@ def test_structured_output_has_nodes_pods_and_moves(cluster: FakeApi, knodel: Kn
         ("b", ["a"]),
     ]
     assert found["remarks"] == []
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_the_table_fits_the_terminal(
+    cluster: FakeApi, knodel: Knodel, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    terminal = make_terminal(monkeypatch)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    knodel(*ON_CLUSTER, "-A")
+    lines = SEQUENCE.sub("", terminal.getvalue()).splitlines()
+    assert too_long(lines, columns) == []
+    assert all(word in "\n".join(lines) for word in (H100, "team/train", "default/fast", "default/late"))
 
 
 def test_devices_of_slices_and_other_resources_are_counted(cluster: FakeApi, knodel: Knodel) -> None:
