@@ -104,8 +104,10 @@ def test_drained_nodes_are_empty_afterwards_and_no_node_holds_more_than_it_has(
     assert all(units <= 8 for units in held.values())
 
 
-def test_pods_that_nobody_creates_again_keep_their_node_and_those_of_daemonsets_do_not() -> None:
+def test_pods_that_nobody_creates_again_keep_their_node_until_they_are_deleted() -> None:
     bare, daemon = pod("one", "a", owner=None), pod("one", "a", owner=("DaemonSet", "probe"))
     full = pod("two", "b", 7, owner=None)
     assert plan([node("a"), node("b")], [bare, full]) == {}
     assert plan([node("a"), node("b")], [daemon, full]) == {"a": {}}
+    bare["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert plan([node("a"), node("b")], [bare, full]) == {"a": {}}
