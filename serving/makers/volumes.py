@@ -69,7 +69,8 @@ def group_token(secret: str) -> Mount:
 
 def shared_memory() -> Mount:
     """Return memory that processes share, which counts as the container's: its own /dev/shm has only 64 MiB."""
-    return Mount("shared-memory", "/dev/shm", {"emptyDir": {"medium": "Memory"}}, read_only=False)  # noqa: S108
+    memory = {"emptyDir": {"medium": "Memory"}}
+    return Mount("shared-memory", "/dev/shm", memory, read_only=False)  # noqa: S108 - a volume of its own
 
 
 def claim(name: str, number: int = 1) -> Mount:

@@ -29,8 +29,9 @@ def adapter_actions(model: Model, world: World, newest: Collection[str]) -> Iter
     text = json.dumps(make_adapter_list(model), sort_keys=True, separators=(",", ":"))
     ours = [one for one in world.autoscalers if name_of(one) in newest]
     new = [one for one in ours if annotations_of(one).get(ADAPTERS_ANNOTATION) != text]
-    if ours and not new:
-        return
+    state = adapters_state(model, world)
+    if ours and not new and state is not None and state.status == "True":
+        return  # else the ConfigMap may have been deleted or edited
     others = (one for one in world.autoscalers if name_of(one) not in newest)
     former = {name_of(one): annotations_of(one).get(ADAPTERS_ANNOTATION) for one in others}
     lists = {name: json.loads(found) for name, found in former.items() if found}

@@ -37,6 +37,11 @@ EXPLAINED = (
         "scripts of the projects of `knodel init`, which their users run themselves",
     ),
     Explanation(
+        "no-debug-surface",
+        r"^examples/ray/app\.py:",
+        "an application of Ray Serve; its documentation pages are its own",
+    ),
+    Explanation(
         "tokens-name-their-algorithms", r"^eventing/auth/oidc\.py:", "read to find whose keys to check it by, next"
     ),
 )

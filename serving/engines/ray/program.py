@@ -37,7 +37,7 @@ class RayProgram:
     adapters: Sequence[str] = ()
     refusals: Sequence[str] = ()
 
-    def __init__(self, settings: RaySettings, folder: ModelFolder, token: str = "") -> None:
+    def __init__(self, settings: RaySettings, folder: ModelFolder, token: str = "") -> None:  # nosec B107 - none
         self._settings = settings
         self._folder = folder
         self._token = token  # of a group

@@ -144,7 +144,7 @@ def find_ports() -> Ports:
     """Return ports that are free now. A replica whose port was taken meanwhile tries the next one of its block."""
     with ExitStack() as opened:
         named = {name: _bind(opened, 0) for name in Ports.__struct_fields__ if name != "ingress"}
-        for first in random.sample(INGRESS, len(INGRESS)):
+        for first in random.sample(INGRESS, len(INGRESS)):  # nosec B311 - replicas that start together try other blocks
             try:
                 _bind(opened, first)
             except OSError:

@@ -137,7 +137,7 @@ def stream(address: Address, path: str, body: bytes, cancellation: Cancellation 
 
     A response that is not 200 is one InferenceFailed with its body.
     """
-    connection = http.client.HTTPConnection("engine")
+    connection = http.client.HTTPConnection("engine", timeout=None)
     try:
         connection.sock = _connect(address, None, cancellation)
         connection.request("POST", path, body, {**address.headers, "Content-Type": "application/json"})

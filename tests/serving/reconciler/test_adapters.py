@@ -56,6 +56,15 @@ async def test_another_list_is_written_for_the_replicas_and_makes_no_version(sta
     assert [name_of(one) for one in found] == ["magika-00001"]
 
 
+async def test_a_deleted_list_is_written_again_while_replicas_lack_it(stage: ModelStage) -> None:
+    stored = await stage.deploy(vllm(LEGAL))
+    name = f"knodel-adapters-{uid_of(stored)}"
+    await has_list(stage, "magika-00001", LEGAL)
+    await stage.cluster.delete(CONFIG_MAP, name, NAMESPACE)
+    await stage.edit({"metadata": {"labels": {"next": "pass"}}})
+    await stage.appears(CONFIG_MAP, name)
+
+
 async def test_a_former_version_keeps_its_list(stage: ModelStage) -> None:
     stored = await stage.deploy(vllm(LEGAL))
     await has_list(stage, "magika-00001", LEGAL)
