@@ -106,6 +106,7 @@ class PodAutoscalerReconciler:
         if observed.deployment is None:
             deps.scaler.remove(key)
             return None  # its creation enqueues this key
+        await deps.ledger.learn_gpu_types(observed.pods)
         deps.ledger.observe(pod_autoscaler, observed.deployment, observed.pods)
         now = deps.clock.now()  # one time for the whole pass, so that nothing is due in the middle of it
         spec = await self._read_spec(key, pod_autoscaler, now)

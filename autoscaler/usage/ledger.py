@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 from autoscaler.config import Records
 from autoscaler.metrics.stat import Sample
-from autoscaler.usage.account import Account, ClockReading, replica_of
+from autoscaler.usage.account import Account, ClockReading, is_held, replica_of
+from autoscaler.usage.gpu_types import GpuTypes
 from autoscaler.usage.meter import CANARY_ANNOTATION, USAGE_ANNOTATION, read_usage
 from clusters.base.api import Cluster
 from clusters.base.clock import Clock
@@ -38,19 +39,27 @@ class UsageLedger:
         self._manager = manager
         self._accounts: dict[Key, Account] = {}
         self._groups: dict[str, list[Account]] = {}
+        self._gpu_types = GpuTypes(cluster, clock)
+
+    async def learn_gpu_types(self, pods: Iterable[Object]) -> None:
+        """Read the types of the GPUs that the Pods of a revision have, before `observe`."""
+        await self._gpu_types.learn(filter(is_held, pods))
 
     def observe(self, pod_autoscaler: Object, deployment: Object, pods: Iterable[Object]) -> None:
         """Record the state of a revision at the beginning of a pass."""
-        key = key_of(pod_autoscaler)
+        key, present = key_of(pod_autoscaler), list(pods)
+        held = list(filter(is_held, present))
         if (account := self._accounts.get(key)) is None:
             configuration = labels_of(pod_autoscaler).get(LABEL_CONFIGURATION)
             group = f"{key.namespace}/{configuration}" if configuration else ""
-            replica = replica_of(deployment["spec"]["template"])
+            replica = self._gpu_types.with_types(replica_of(deployment["spec"]["template"]), held)
             account = self._accounts[key] = Account(read_usage(pod_autoscaler), group, replica)
             phase = zlib.crc32(str(key).encode()) / 2**32  # so that accounts are not written together after a start
             account.saved_at = self._clock.monotonic() - self._interval * phase
             self._groups.setdefault(group, []).append(account)
-        account.observe(pods, self._now(), canary=annotations_of(pod_autoscaler).get(CANARY_ANNOTATION) == "true")
+        elif (replica := self._gpu_types.with_types(account.replica, held)) != account.replica:
+            account.resize(replica, self._now())
+        account.observe(present, self._now(), canary=annotations_of(pod_autoscaler).get(CANARY_ANNOTATION) == "true")
 
     def record_readings(self, keys: Iterable[Key], last: Callable[[Key], Mapping[str, Sample]]) -> list[Key]:
         """Record the readings of these revisions. Return those whose account must be written."""

@@ -98,7 +98,10 @@ class Spent:
 
 NOTHING: Final = Spent()
 Replica = Mapping[str, float]
-"""Resource requests of one Pod: `cpu` in cores, `memory` in bytes, extended resources by their names."""
+"""Resource requests of one Pod: `cpu` in cores, `memory` in bytes, extended resources by their names. The name of a GPU
+has its type, if it is known: `nvidia.com/gpu:NVIDIA-H100-80GB-HBM3`."""
+TYPE_SEPARATOR: Final = ":"
+"""Between the name of a resource and a type of GPU; neither contains it."""
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from autoscaler.config import Records
 from autoscaler.usage.account import Account, ClockReading, replica_of
+from autoscaler.usage.gpu_types import GpuTypes
 from autoscaler.usage.ledger import save
 from autoscaler.usage.meter import read_usage
 from autoscaler.warmpool.claims.marks import LABEL_POOL
@@ -34,6 +35,7 @@ class PoolUsageLedger:
         self._manager = manager
         self._members: dict[Key, dict[Key, Object]] = {}  # pool → its free members
         self._accounts: dict[Key, Account] = {}
+        self._gpu_types = GpuTypes(cluster, clock)
 
     def on_pod(self, before: Object | None, after: Object | None) -> None:
         """Observe a changed member; for `Informer.subscribe`."""
@@ -64,9 +66,10 @@ class PoolUsageLedger:
                 if not self._members[pool]:
                     del self._members[pool]
                 continue
+            await self._gpu_types.learn(list(self._members[pool].values()))
             if (account := self._accounts.get(pool)) is None:
                 account = self._accounts[pool] = Account(read_usage(found))
-                self._observe(account, self._members[pool])
+            self._observe(account, self._members[pool])
             if account.due(self._now(), self._interval) != 0.0:
                 continue
             try:
@@ -80,7 +83,8 @@ class PoolUsageLedger:
         """
         now = self._now()
         if members:
-            account.resize(replica_of(next(reversed(list(members.values())))), now)
+            newest = next(reversed(list(members.values())))
+            account.resize(self._gpu_types.with_types(replica_of(newest), [newest]), now)
         account.observe(members.values(), now)
 
     def _now(self) -> ClockReading:

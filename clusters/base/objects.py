@@ -93,6 +93,10 @@ SERVERLESS_SERVICE = Kind(
     short_names=("sks",),
 )
 INGRESS = Kind("networking.internal.knative.dev", "v1alpha1", "Ingress", "ingresses", short_names=("kingress", "king"))
+NODE = Kind("", "v1", "Node", "nodes", namespaced=False, short_names=("no",))
+RESOURCE_SLICE = Kind("resource.k8s.io", "v1", "ResourceSlice", "resourceslices", namespaced=False, status=False)
+DEVICE_CLASS = Kind("resource.k8s.io", "v1", "DeviceClass", "deviceclasses", namespaced=False, status=False)
+RESOURCE_CLAIM = Kind("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims")
 MODEL = Kind("knodel.dev", "v1alpha1", "Model", "models")
 WARM_POOL = Kind("knodel.dev", "v1alpha1", "WarmPool", "warmpools")
 EVENT_SOURCE = Kind("knodel.dev", "v1alpha1", "EventSource", "eventsources")

@@ -57,6 +57,7 @@ SECTIONS = {
         "up": "Start the platform on this machine.",
         "down": "Stop the platform and every process that it started.",
         "doctor": "Find problems on this machine or in a cluster.",
+        "gpus": "Show the GPUs, who holds them, and which nodes could be drained.",
         "config": "Print the settings that `knodel up` takes.",
         "pool": "Manage warm pools.",
         "env": "Manage environments: named platforms and clusters.",

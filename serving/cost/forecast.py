@@ -7,9 +7,11 @@ again.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from autoscaler.usage.meter import TYPE_SEPARATOR
 from clusters.base.quantities import parse_quantity
 from serving.types.model import ModelSpec
 from serving.types.resources import Resources
@@ -23,6 +25,7 @@ HOURS_OF_MONTH: Final = 730.0
 class Forecast:
     """Costs: of one replica, and of the minimum and maximum number of replicas, for an hour; of one visit.
 
+    `replica_by_type` has the cost of one replica on each type of GPU with a price of its own, for a model with GPUs.
     `idle` is the time in seconds that the last replica stays after the last request. It is None if there is always a
     replica, or if the autoscaler chooses the time.
     """
@@ -33,6 +36,7 @@ class Forecast:
     per_visit: float | None
     idle: float | None
     currency: str
+    replica_by_type: Mapping[str, float]
 
     @property
     def least_month(self) -> float:
@@ -47,9 +51,8 @@ class Forecast:
 
 def make_forecast(spec: ModelSpec, prices: Prices) -> Forecast:
     """Return the forecast of a Model. With variants, each has the same bounds, and their costs are added."""
-    sizes = [variant.resources for variant in spec.variants] or [spec.resources]
-    beside = 0.0 if spec.workers is None else spec.workers.count * _price(spec.workers.resources, prices)
-    hours = [_price(size, prices) + beside for size in sizes]
+    hours = _hours(spec, prices)
+    types = {kind: max(_hours(spec, prices, kind)) for kind in prices.gpu_types}
     scaling = spec.scaling
     stays = scaling.scale_to_zero_after if not scaling.min_replicas and scaling.scale_to_zero_after > 0 else None
     return Forecast(
@@ -59,9 +62,27 @@ def make_forecast(spec: ModelSpec, prices: Prices) -> Forecast:
         per_visit=max(hours) * stays / HOUR if stays is not None else None,
         idle=stays,
         currency=prices.currency,
+        replica_by_type=types if _has_gpus(spec) else {},
     )
 
 
-def _price(resources: Resources, prices: Prices) -> float:
+def _has_gpus(spec: ModelSpec) -> bool:
+    workers = () if spec.workers is None else (spec.workers.resources,)
+    return any(size.gpu for size in (*_sizes(spec), *workers))
+
+
+def _sizes(spec: ModelSpec) -> list[Resources]:
+    return [variant.resources for variant in spec.variants] or [spec.resources]
+
+
+def _hours(spec: ModelSpec, prices: Prices, gpu_type: str = "") -> list[float]:
+    """Return the cost of one replica of each variant for an hour, on GPUs of this type."""
+    beside = 0.0 if spec.workers is None else spec.workers.count * _price(spec.workers.resources, prices, gpu_type)
+    return [_price(size, prices, gpu_type) + beside for size in _sizes(spec)]
+
+
+def _price(resources: Resources, prices: Prices, gpu_type: str) -> float:
     """Return the cost of one Pod for an hour."""
-    return prices.of_second({name: float(parse_quantity(text)) for name, text in resources.amounts().items()}) * HOUR
+    amounts = {name: float(parse_quantity(text)) for name, text in resources.amounts().items()}
+    typed = {f"{name}{TYPE_SEPARATOR}{gpu_type}" if "/" in name else name: amount for name, amount in amounts.items()}
+    return prices.of_second(typed) * HOUR

@@ -41,6 +41,8 @@ def forecast_lines(name: str, forecast: Forecast) -> Iterator[str]:
         f"({money(forecast.least_month)} to {money(forecast.most_month, unit)} a month), "
         f"{money(forecast.replica, unit)} for each replica"
     )
+    for kind, price in forecast.replica_by_type.items():
+        yield f"  on GPUs of type {kind}: {money(price, unit)} an hour for each replica"
     if forecast.per_visit is not None and forecast.idle is not None:
         yield (
             f"  at zero it costs nothing; after its last request a replica stays for {forecast.idle:g} s: "

@@ -24,8 +24,9 @@ BINDINGS = (
     Kind(GROUP, "v1", "RoleBinding", "rolebindings", status=False),
 )
 SYSTEM = "knodel-system"
-LATER = {"delete modelevents.knodel.dev", "create podgroups.scheduling.volcano.sh"}
-"""Rights that no test needs: events go after an hour at least, by the settings; the testbed has no Volcano."""
+LATER = {"delete modelevents.knodel.dev", "create podgroups.scheduling.volcano.sh", "get nodes"}
+"""Rights that no test needs: events go after an hour at least, by the settings; the testbed has neither Volcano nor
+GPUs."""
 GIVEN_BY_OTHERS = {("get", "secrets"), *(("list", one.kind.plural) for one in JOB_KINDS)}
 """What is refused while nobody has given it: keys are read by Roles that come after their EventSources, and go with
 them; finished jobs are looked for where somebody lets that happen (docs/event-sources.md)."""

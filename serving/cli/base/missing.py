@@ -16,6 +16,7 @@ REQUIREMENTS: Final[Mapping[str, str]] = MappingProxyType(
         "doctor": "knodel[platform]",  # of this machine
         "down": "knodel[platform]",
         "explain": "numpy",
+        "gpus": "knodel[gpu]",  # of this machine
         "serve": "knodel[server]",
         "up": "knodel[platform]",
     }

@@ -15,6 +15,7 @@ from serving.cli.base.missing import explain_missing
         ("up", "uvloop", "'knodel[platform]'"),
         ("serve", "starlette.applications", "'knodel[server]'"),
         ("explain", "numpy", "'numpy'"),
+        ("gpus", "pynvml", "'knodel[gpu]'"),
         ("install", "kubernetes.aio", "'knodel[kubernetes]'"),
         ("events", "msgspec", "'knodel[kubernetes]'"),
     ],

@@ -44,6 +44,17 @@ def test_the_revisions_of_a_model_add_up_each_by_its_own_resources() -> None:
     assert bill.cost.total == pytest.approx(0.015 + 15.0 * 0.0012)
 
 
+def test_the_type_of_gpu_has_a_price_of_its_own() -> None:
+    usage, prices = Usage(NOW), Prices(gpu={"nvidia.com/gpu": 3.6}, gpu_types={"NVIDIA-H100": 7.2})
+    usage.meter({"nvidia.com/gpu": 1.0}).add(Spent(serving=100.0), NOW)
+    usage.meter({"nvidia.com/gpu:NVIDIA-H100": 2.0}).add(Spent(serving=100.0, idle=10.0), NOW)
+    made = obj("chat-1", "chat")
+    made["metadata"]["annotations"] = {USAGE_ANNOTATION: usage.to_json()}
+    (bill,) = make_bills([made], [], prices, "day", NOW)
+    assert bill.held == Amounts(serving=200.0, idle=10.0)
+    assert (bill.cost.serving, bill.cost.idle) == pytest.approx((0.1 + 0.4, 0.04))
+
+
 @pytest.mark.parametrize(("period", "seconds"), [("hour", 1.0), ("day", 3.0), ("month", 7.0)])
 def test_a_period_is_the_present_one(period: Any, seconds: float) -> None:
     rows = [

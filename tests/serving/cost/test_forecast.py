@@ -41,6 +41,24 @@ def test_variants_add_up() -> None:
     assert forecast(variants=VARIANTS, maxReplicas=1).most > forecast(maxReplicas=1).most
 
 
+def test_a_model_with_gpus_has_the_costs_of_each_type_with_a_price() -> None:
+    prices = Prices(cpu=0.5, gpu={"nvidia.com/gpu": 2.0}, currency="EUR", gpu_types={"NVIDIA-H100": 4.0})
+    found = make_forecast(model(resources={"cpu": "1", "gpu": 2}, maxReplicas=3).spec, prices)
+    plain = make_forecast(model(resources={"cpu": "1"}).spec, prices)
+    assert (found.replica, found.most, dict(found.replica_by_type)) == (4.5, 13.5, {"NVIDIA-H100": 8.5})
+    assert "  on GPUs of type NVIDIA-H100: 8.50 EUR an hour for each replica" in list(forecast_lines("chat", found))
+    assert plain.replica_by_type == {}
+
+
+def test_workers_of_a_replica_are_on_gpus_of_the_same_type() -> None:
+    prices = Prices(gpu_types={"NVIDIA-H100": 4.0})
+    workers = {"count": 2, "resources": {"gpu": 1}}
+    found = make_forecast(
+        model(modelFormat="vllm", workers=workers, minReplicas=1, containerConcurrency=1).spec, prices
+    )
+    assert found.replica_by_type == {"NVIDIA-H100": 8.0}
+
+
 def test_it_is_told_in_two_lines() -> None:
     lines = list(forecast_lines("iris", forecast(resources={"cpu": "2", "memory": "4Gi"}, scaleToZeroAfter="60s")))
     assert lines == [

@@ -20,7 +20,10 @@ def test_its_prices_are_read_and_its_forecast_is_made_of_them() -> None:
     assert section is not None
     prices = settings_from_text(textwrap.dedent(section[0]), "the guide").prices
     assert (prices.currency, dict(prices.gpu)) == ("EUR", {"nvidia.com/gpu": 2.1})
+    assert dict(prices.gpu_types) == {"NVIDIA-H100-80GB-HBM3": 4.3}
     for line in forecast_lines("iris", make_forecast(model("iris", maxReplicas=2).spec, prices)):
+        assert line in GUIDE
+    for line in list(forecast_lines("chat", make_forecast(model("chat", resources={"gpu": 1}).spec, prices)))[:2]:
         assert line in GUIDE
 
 

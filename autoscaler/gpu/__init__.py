@@ -1,0 +1,1 @@
+"""GPUs of the nodes: how many there are, who holds them, and which nodes could be drained."""
