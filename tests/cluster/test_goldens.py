@@ -13,7 +13,7 @@ import pytest
 
 from clusters.base.api import Cluster
 from clusters.base.errors import Forbidden, Invalid
-from clusters.base.objects import CONFIGURATION, ROUTE, SERVICE, Kind, Object
+from clusters.base.objects import CONFIG_MAP, CONFIGURATION, ROUTE, SERVICE, Kind, Object
 from serving.types.loader import load_objects
 from tests.golden.bad_objects import BAD
 from tests.golden.good_objects import GOOD, STRICTER, Stricter
@@ -22,7 +22,7 @@ from tests.golden.objects import Example
 MANAGER = "tests"
 RENDERED = sorted((Path(__file__).parents[1] / "golden" / "render").glob("*.yaml"))
 SERVICE_ACCOUNT = Kind("", "v1", "ServiceAccount", "serviceaccounts", status=False)
-KINDS = {kind.kind: kind for kind in (SERVICE, CONFIGURATION, ROUTE)}
+KINDS = {kind.kind: kind for kind in (CONFIG_MAP, SERVICE, CONFIGURATION, ROUTE)}
 
 
 async def create(cluster: Cluster, kind: Kind, obj: Object, namespace: str, *, dry_run: bool = True) -> Object:

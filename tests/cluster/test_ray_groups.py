@@ -9,7 +9,18 @@ from typing import Any
 import pytest
 
 from clusters.base.api import Cluster
-from clusters.base.objects import LABEL_REVISION, MODEL, NAMESPACE, POD, Object, condition_of, is_true, name_of, uid_of
+from clusters.base.objects import (
+    EVENT,
+    LABEL_REVISION,
+    MODEL,
+    NAMESPACE,
+    POD,
+    Object,
+    condition_of,
+    is_true,
+    name_of,
+    uid_of,
+)
 from serving.makers.pod_spec import server_settings
 from serving.types.annotations import LABEL_ALLOW_CODE, LABEL_GROUP, LABEL_GROUP_ROLE
 from serving.types.code import ALLOWED
@@ -85,10 +96,11 @@ async def test_a_group_answers_from_its_workers_survives_a_loss_and_has_a_canary
 
     await cluster.delete(POD, name_of(workers[0]), namespace, grace_period=0)
 
-    async def has_unready_leader() -> bool:
-        return not is_true(await cluster.get(POD, name_of(leader), namespace), "Ready")
+    async def is_reported() -> bool:  # an Event stays, and a new worker may be there within a second
+        events = (await cluster.list(EVENT, namespace)).items
+        return any(one["reason"] == "WorkerLost" and one["involvedObject"]["name"] == name_of(leader) for one in events)
 
-    await eventually(has_unready_leader, WITHIN)
+    await eventually(is_reported, WITHIN)
 
     async def is_complete_again() -> bool:
         pods = (await cluster.list(POD, namespace, LABEL_GROUP)).items
