@@ -11,6 +11,7 @@ from clusters.base.api import Cluster
 from clusters.base.errors import KnodelError, NotFound
 from clusters.base.objects import (
     CONFIGURATION,
+    DEPLOYMENT,
     MODEL,
     NAMESPACE,
     POD,
@@ -21,6 +22,7 @@ from clusters.base.objects import (
     Object,
     key_of,
     name_of,
+    namespace_of,
 )
 from serving.install.installer import ManifestChange, installed, remove
 from serving.install.kinds import CRD, ORDER
@@ -99,16 +101,31 @@ async def delete_owned(cluster: Cluster, owned: Sequence[Owned], deadline: WaitD
 
 
 async def remove_all(cluster: Cluster, deadline: WaitDeadline, dry_run: bool = False) -> list[ManifestChange]:
-    """Remove all objects of an installation: workloads first, definitions last. Raises NotDone."""
+    """Remove all objects of an installation: workloads first, definitions last. Raises NotDone.
+
+    The Pods are gone before their namespace is deleted. Kubernetes would wait for half of their longest grace period
+    otherwise, which is ten minutes for the router, whenever one of them does not end within 5 s.
+    """
     changes = []
-    for kind in (NAMESPACE, *(kind for kind in reversed(ORDER) if kind not in (NAMESPACE, CRD)), CRD):
+    first = (DEPLOYMENT, NAMESPACE)
+    for kind in (*first, *(kind for kind in reversed(ORDER) if kind not in (*first, CRD)), CRD):
         for obj in await _ours(cluster, kind):
             if not dry_run:
                 await remove(cluster, kind, obj)
+                if kind is DEPLOYMENT:
+                    await deadline.until(partial(_pods_left, cluster, obj))
                 if kind in (NAMESPACE, CRD):
                     await deadline.until(partial(still_there, cluster, kind, key_of(obj)))
             changes.append(ManifestChange(kind, key_of(obj), "deleted"))
     return changes
+
+
+async def _pods_left(cluster: Cluster, deployment: Object) -> str:
+    """Return how many Pods of a deleted Deployment there still are, or an empty string."""
+    labels = deployment["spec"]["selector"]["matchLabels"]
+    selector = ",".join(f"{name}={value}" for name, value in labels.items())
+    pods = (await cluster.list(POD, namespace_of(deployment), selector)).items
+    return f"{len(pods)} pods of deployment {key_of(deployment)} are still ending" if pods else ""
 
 
 async def _ours(cluster: Cluster, kind: Kind) -> list[Object]:
