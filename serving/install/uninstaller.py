@@ -22,7 +22,6 @@ from clusters.base.objects import (
     Object,
     key_of,
     name_of,
-    namespace_of,
 )
 from serving.install.installer import ManifestChange, installed, remove
 from serving.install.kinds import CRD, ORDER
@@ -107,25 +106,28 @@ async def remove_all(cluster: Cluster, deadline: WaitDeadline, dry_run: bool = F
     otherwise, which is ten minutes for the router, whenever one of them does not end within 5 s.
     """
     changes = []
-    first = (DEPLOYMENT, NAMESPACE)
-    for kind in (*first, *(kind for kind in reversed(ORDER) if kind not in (*first, CRD)), CRD):
+    for kind in (NAMESPACE, *(kind for kind in reversed(ORDER) if kind not in (NAMESPACE, CRD)), CRD):
         for obj in await _ours(cluster, kind):
             if not dry_run:
+                if kind is NAMESPACE:
+                    await _end_pods(cluster, name_of(obj), deadline)
                 await remove(cluster, kind, obj)
-                if kind is DEPLOYMENT:
-                    await deadline.until(partial(_pods_left, cluster, obj))
                 if kind in (NAMESPACE, CRD):
                     await deadline.until(partial(still_there, cluster, kind, key_of(obj)))
             changes.append(ManifestChange(kind, key_of(obj), "deleted"))
     return changes
 
 
-async def _pods_left(cluster: Cluster, deployment: Object) -> str:
-    """Return how many Pods of a deleted Deployment there still are, or an empty string."""
-    labels = deployment["spec"]["selector"]["matchLabels"]
-    selector = ",".join(f"{name}={value}" for name, value in labels.items())
-    pods = (await cluster.list(POD, namespace_of(deployment), selector)).items
-    return f"{len(pods)} pods of deployment {key_of(deployment)} are still ending" if pods else ""
+async def _end_pods(cluster: Cluster, namespace: str, deadline: WaitDeadline) -> None:
+    """Delete our Deployments in a namespace, and wait until their Pods are gone. Raises NotDone."""
+    for deployment in await installed(cluster, DEPLOYMENT, [namespace]):
+        await remove(cluster, DEPLOYMENT, deployment)
+
+    async def left() -> str:
+        pods = await installed(cluster, POD, [namespace])
+        return f"{len(pods)} pods in {namespace} are still ending" if pods else ""
+
+    await deadline.until(left)
 
 
 async def _ours(cluster: Cluster, kind: Kind) -> list[Object]:
