@@ -58,7 +58,7 @@ class Items(Field):
             remedy = "" if self.required else ": omit it to have none"
             at.refuse(name, f"must be {self.expected()}, not {given}{remedy}")
             return None
-        items = []
+        items, known_errors = [], len(at.errors)
         for index, entry in enumerate(value):
             path = f"{name}[{index}]"
             item = None
@@ -67,7 +67,7 @@ class Items(Field):
             else:
                 item = self.item.read(entry, at, path)
             items.append(item)
-        if None in items:
+        if len(at.errors) > known_errors:  # refused fields of the items have their defaults
             return None
         faults = list(self.faults(items))
         for fault in faults:
