@@ -82,16 +82,15 @@ class Paper:
         self._paper = list(self._units)
         self._idle = [max(0, units - taken) for units, taken in zip(self._units, held, strict=True)]
         self._classes = self._make_classes(claims)
-        self._fitting: dict[Any, tuple[_Class, ...]] = {}  # by the parts of a shape that decide it
+        self._fitting: dict[int, tuple[_Class, ...]] = {}  # by the id of the shape
+        self._alike: dict[Any, tuple[_Class, ...]] = {}  # by the parts of a shape that decide it
         self._full: dict[tuple[_Class, ...], int] = {}  # classes → the least units of a Pod that found no room
         self._sums: dict[tuple[_Class, ...], Sums] = {}
         self._log: list[tuple[int, int, int]] = []  # place, units on paper, idle units that were taken
 
     def free(self, resource: str) -> int:
         """Return the units of a resource that no claim was granted yet."""
-        return sum(
-            units for place, units in zip(self._places, self._paper, strict=True) if place.resource == resource
-        )
+        return sum(units for place, units in zip(self._places, self._paper, strict=True) if place.resource == resource)
 
     def sums(self, shape: Shape) -> Sums:
         """Return the units of all places that fit the shape. Call it when everything is granted."""
@@ -167,8 +166,10 @@ class Paper:
 
     def _classes_for(self, shape: Shape) -> tuple[_Class, ...]:
         """Return the classes that fit a shape, those of its best type first."""
-        key = (shape.resource, shape.types, tuple(shape.node_selector.items()), repr(shape.tolerations) or "")
-        if (found := self._fitting.get(key)) is None:
+        if (found := self._fitting.get(id(shape))) is not None:  # shapes live as long as the claims
+            return found
+        key = (shape.resource, shape.types, tuple(shape.node_selector.items()), repr(shape.tolerations))
+        if (found := self._alike.get(key)) is None:
             ranks = defaultdict(int, {type: rank for rank, type in enumerate(shape.types)})
             fitting = [
                 one
@@ -178,5 +179,6 @@ class Paper:
                 and all(one.sample.labels.get(name) == value for name, value in shape.node_selector.items())
                 and all(is_tolerated(taint, shape.tolerations, (shape.resource,)) for taint in one.sample.taints)
             ]
-            found = self._fitting[key] = tuple(sorted(fitting, key=lambda one: ranks[one.sample.type]))
+            found = self._alike[key] = tuple(sorted(fitting, key=lambda one: ranks[one.sample.type]))
+        self._fitting[id(shape)] = found
         return found
