@@ -8,11 +8,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from autoscaler.scaling.reasons import Rule
 from clusters.base.objects import Key
 from clusters.net.exposition import Buckets, Family, Histogram
 
 START_BOUNDS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 """Upper bounds in seconds, from a warm start to the download of a large model."""
+
+KINDS: Final = ("cold", "warm")
+"""Kinds of starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +51,9 @@ class ScalingCounts:
     """Counts decisions by rule, and durations of starts by kind (`cold`, `warm`)."""
 
     def __init__(self) -> None:
-        self._decisions: Counter[str] = Counter()
-        self._starts: dict[str, list[int]] = {}
-        self._seconds: dict[str, float] = {}
+        self._decisions: Counter[str] = Counter(dict.fromkeys(Rule, 0))
+        self._starts = {kind: [0] * (len(START_BOUNDS) + 1) for kind in KINDS}
+        self._seconds = dict.fromkeys(KINDS, 0.0)
 
     def record_decision(self, rule: str) -> None:
         """Count a decision by the rule that determined its number."""
@@ -57,17 +61,15 @@ class ScalingCounts:
 
     def record_start(self, kind: str, seconds: float) -> None:
         """Count a completed start."""
-        counts = self._starts.setdefault(kind, [0] * (len(START_BOUNDS) + 1))
-        counts[bisect_left(START_BOUNDS, seconds)] += 1
-        self._seconds[kind] = self._seconds.get(kind, 0.0) + seconds
+        self._starts[kind][bisect_left(START_BOUNDS, seconds)] += 1
+        self._seconds[kind] += seconds
 
     def families(self) -> Iterator[Family | Histogram]:
         """Yield the counts."""
         decisions = tuple(({"rule": rule}, float(count)) for rule, count in sorted(self._decisions.items()))
         yield Family("knodel_scaling_decisions_total", "counter", "Changed decisions, by the last rule.", decisions)
         starts = tuple(
-            Buckets({"kind": kind}, tuple(counts), self._seconds[kind])
-            for kind, counts in sorted(self._starts.items())
+            Buckets({"kind": kind}, tuple(counts), self._seconds[kind]) for kind, counts in self._starts.items()
         )
-        help = "Time from the request of a replica until it can serve, in seconds."
-        yield Histogram("knodel_replica_start_seconds", help, START_BOUNDS, starts)
+        about = "Time from the request of a replica until it can serve, in seconds."
+        yield Histogram("knodel_replica_start_seconds", about, START_BOUNDS, starts)

@@ -82,8 +82,7 @@ def event_families(events: Iterable[Object]) -> Iterator[Family]:
     """Yield the metrics of ModelEvents."""
     phases = Counter((namespace_of(event), str(_status(event).get("phase") or PENDING_PHASE)) for event in events)
     samples = tuple(
-        ({"namespace": namespace, "phase": phase}, float(count))
-        for (namespace, phase), count in sorted(phases.items())
+        ({"namespace": namespace, "phase": phase}, float(count)) for (namespace, phase), count in sorted(phases.items())
     )
     yield Family("knodel_model_events", "gauge", "Stored events about Models, by phase.", samples)
 

@@ -45,16 +45,18 @@ def prometheus_config(control: str, token: Path, authority: Path) -> str:
     Example:
         prometheus --config.file ~/.local/state/knodel/prometheus.yml
     """
-    access = {
-        "authorization": {"credentials_file": str(token)},
-        "tls_config": {"ca_file": str(authority)},
-    }
-    discovery = {"url": f"https://{control}{TARGETS_PATH}", "refresh_interval": INTERVAL, **access}
+
+    def access() -> dict[str, Any]:
+        # The discovery of Prometheus before 2.44 has no default type.
+        authorization = {"type": "Bearer", "credentials_file": str(token)}
+        return {"authorization": authorization, "tls_config": {"ca_file": str(authority)}}
+
+    discovery = {"url": f"https://{control}{TARGETS_PATH}", "refresh_interval": INTERVAL, **access()}
     platform = {"targets": [control], "labels": {"instance": "platform"}}
     config = {
         "global": {"scrape_interval": INTERVAL, "evaluation_interval": INTERVAL},
         "scrape_configs": [
-            {"job_name": "knodel", "scheme": "https", **access, "static_configs": [platform]},
+            {"job_name": "knodel", "scheme": "https", **access(), "static_configs": [platform]},
             {"job_name": "knodel-models", "http_sd_configs": [discovery]},
         ],
     }
