@@ -8,11 +8,14 @@ from __future__ import annotations
 import http.client
 import json
 import math
+import re
 import shutil
 import subprocess
 import time
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
@@ -50,6 +53,7 @@ BETWEEN_STARTS = 5
 """Turns, in which the model `asleep` goes back to zero."""
 PATIENCE = 120.0
 """s, in which the last panel has data."""
+STARTING = "starting"
 VARIABLES = {"$__rate_interval": "1m", "$namespace": ".*", "$model": ".*", "$revision": ".*"}
 
 
@@ -102,6 +106,14 @@ def test_every_alert_is_evaluated(prometheus: int) -> None:
         query(prometheus, alert.expression)
 
 
+def test_every_metric_is_described(prometheus: int) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
+    found = ask(prometheus, "/api/v1/label/__name__/values")["data"]
+    names = {re.sub(r"_(bucket|count|sum)$", "", name) for name in found if name.startswith("knodel_")}
+    assert names
+    assert not [name for name in names if f"`{name}`" not in text]
+
+
 def filled(port: int, panel: Panel) -> bool:
     """Whether every query of the panel has a number."""
     return all(any(map(math.isfinite, query(port, expression))) for _, expression in panel.queries)
@@ -111,13 +123,18 @@ def query(port: int, expression: str) -> list[float]:
     """The values of an expression now. Raises AssertionError if Prometheus refuses it."""
     for name, value in VARIABLES.items():
         expression = expression.replace(name, value)
+    answer = ask(port, "/api/v1/query?" + urlencode({"query": expression}))
+    assert answer["status"] in ("success", STARTING), (expression, answer)
+    return [float(one["value"][1]) for one in answer["data"]["result"]]
+
+
+def ask(port: int, path: str) -> Any:
+    """The answer of Prometheus in JSON; one without results while it starts."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     try:
-        connection.request("GET", "/api/v1/query?" + urlencode({"query": expression}))
-        answer = json.loads(connection.getresponse().read())
+        connection.request("GET", path)
+        return json.loads(connection.getresponse().read())
     except ConnectionRefusedError:
-        return []
+        return {"status": STARTING, "data": {"result": []}}
     finally:
         connection.close()
-    assert answer["status"] == "success", (expression, answer)
-    return [float(one["value"][1]) for one in answer["data"]["result"]]
