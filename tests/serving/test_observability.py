@@ -59,7 +59,11 @@ def test_a_new_model_is_not_ready() -> None:
 
 
 def test_only_a_rollout_in_progress_has_numbers() -> None:
-    judged = {"percent": 10, "counts": {"stable": {"requests": 7}}, "verdict": {"numbers": {"bound": 0.5}}}
+    judged: dict[str, Any] = {
+        "percent": 10,
+        "counts": {"stable": {"requests": 7}},
+        "verdict": {"numbers": {"bound": 0.5}},
+    }
     running = lines(*model_families([rollout("Progressing", **judged)]))
     ended = lines(*model_families([rollout("Promoted", **judged)]))
     labels = 'namespace="team",model="iris"'
