@@ -209,4 +209,4 @@ def _is_count(value: Any) -> bool:
 
 
 def _wrong(fault: str) -> str:
-    return f"annotation {ANNOTATION_ELASTIC} {fault}: write '{{\"min\": 2, \"max\": 60}}'"
+    return f'annotation {ANNOTATION_ELASTIC} {fault}: write \'{{"min": 2, "max": 60}}\''
