@@ -1,115 +1,390 @@
-"""Which replicas get GPUs. Pure."""
+"""Who may have how many replicas with GPUs, when not all that is wanted fits. Pure.
+
+Engines place, preempt and share devices; this decides sizes, and says why. Claims are granted replicas band by band
+(`Band`): floors, serving, warm pools, the minimums of training jobs that wait, growth of elastic training. Within a band
+a higher priority comes first. Claims of the same priority are filled by turns: the next replica goes to the tenant with
+the least share for its weight, and there to the claim with the least share for its weight. A share is money: units times
+their price, over all resources. This is progressive filling (Ghodsi et al., "Dominant Resource Fairness", NSDI 2011), in
+whole replicas, so there is no rounding.
+
+- A tenant's guarantee is filled before the bands. What the tenant does not want is lent, and reclaimed at once.
+- Of two claims with equal shares, the one that holds its next replica keeps it. So a replica moves only if the
+  gainer's share afterwards is at most that of the giver, as with Kueue's LessThanOrEqualToFinalShare, and no two
+  claims take a replica from each other by turns.
+- Training grows only into units that were free for `settle` seconds, and not within `start_pause` after serving took
+  something back. What a job has grown by stays for `min_runtime`, unless a lower band needs it.
+- A training job starts with its whole minimum. From then on the minimum is a floor, before its Pods run, too.
+- Grants never exceed what can be placed node by node (`paper`).
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+import heapq
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from autoscaler.gpu.claims import Claim
-from autoscaler.gpu.inventory import GpuNode
+from autoscaler.gpu.claims import AllocationSettings, Band, Claim, Gift, Grant, Place, Rule
+from autoscaler.gpu.paper import Paper
 from autoscaler.gpu.units import Amounts
 
 
-@dataclass(frozen=True)
-class Tenant:
-    weight: float = 1.0
-    guarantee: Amounts = field(default_factory=dict)
-    limit: Amounts = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class AllocationSettings:
-    tenants: Mapping[str, Tenant] = field(default_factory=dict)
-    prices: Mapping[str, float] = field(default_factory=dict)
-    settle: float = 10.0
-    min_runtime: float = 60.0
-    reserve: Amounts = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class GrantReason:
-    message: str
-
-
-@dataclass(frozen=True)
-class Grant:
-    replicas: int
-    reason: GrantReason
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class AllocatorState:
-    free_since: float = -1.0
+    """What the next call must know.
+
+    demand    by resource: (time, units granted to all but growth) of the last `settle` seconds
+    reclaims  by resource: when serving last took units from growth
+    grown     by training job: when it was last granted more than before
+    granted   by training job: the replicas of the last call
+    """
+
+    demand: Mapping[str, tuple[tuple[float, int], ...]] = field(default_factory=dict)
+    reclaims: Mapping[str, float] = field(default_factory=dict)
+    grown: Mapping[str, float] = field(default_factory=dict)
+    granted: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Allocation:
-    grants: Mapping[str, Grant] = field(default_factory=dict)
-    state: AllocatorState = field(default_factory=AllocatorState)
-    givers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    victims: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The grants by claim, the state for the next call, and the nodes where claims should give back replicas."""
+
+    grants: Mapping[str, Grant]
+    state: AllocatorState
+    victims: Mapping[str, Mapping[str, int]]
+    """By claim and node: replicas that it holds there and that others were granted the units of."""
 
 
-def _units(claim: Claim) -> int:
-    return claim.shape.units * claim.shape.pods
+def exceeds(places: Iterable[Place], claims: Iterable[Claim]) -> bool:
+    """Return whether the wants exceed the units of some resource. If not, every claim may have what it wants.
 
-
-def _capacity(nodes: Sequence[GpuNode], claims: Sequence[Claim]) -> Counter[str]:
-    found: Counter[str] = Counter()
-    for node in nodes:
-        for resource, units in node.allocatable.items():
-            if node.state == "Ready":
-                found[resource] += units - node.held(resource)
+    Sums do not show that a type is short, or that no node has room; then the scheduler lets Pods wait.
+    """
+    wanted: defaultdict[str, int] = defaultdict(int)
     for claim in claims:
-        found[claim.shape.resource] += _units(claim) * sum(claim.held.values())
-    return found
-
-
-def exceeds(nodes: Sequence[GpuNode], claims: Sequence[Claim]) -> bool:
-    left = _capacity(nodes, claims)
-    for claim in claims:
-        left[claim.shape.resource] -= _units(claim) * claim.want
-    return any(units < 0 for units in left.values())
+        wanted[claim.shape.resource] += max(claim.want, claim.least) * claim.shape.amount
+    for place in places:
+        if place.open and place.resource in wanted:
+            wanted[place.resource] -= place.units
+    return any(units > 0 for units in wanted.values())
 
 
 def allocate(
-    nodes: Sequence[GpuNode], claims: Sequence[Claim], settings: AllocationSettings, state: AllocatorState, now: float
+    places: Sequence[Place],
+    claims: Sequence[Claim],
+    settings: AllocationSettings | None = None,
+    state: AllocatorState | None = None,
+    now: float = 0.0,
 ) -> Allocation:
-    left = _capacity(nodes, claims)
-    total = Counter(left)
-    granted: Counter[str] = Counter()
-    order = {"serving": 1, "pool": 2, "training": 3}
+    """Grant every claim its replicas at `now` (seconds, monotonic). Resources without any place are not limited.
 
-    def give(claim: Claim, upto: int) -> None:
-        units = _units(claim)
-        more = min(upto - granted[claim.name], left[claim.shape.resource] // units)
-        if more > 0:
-            granted[claim.name] += more
-            left[claim.shape.resource] -= more * units
+    Example:
+        node = Place("node-a", "nvidia.com/gpu", 4)
+        shape = Shape("nvidia.com/gpu", 1)
+        chat = Claim("Model default/chat", "default", "serving", shape, want=3)
+        train = Claim("Job default/train", "default", "training", shape, want=4, least=1, held={"node-a": 4})
+        found = allocate([node], [chat, train])
+        found.grants["Model default/chat"].replicas  # 3
+        found.grants["Job default/train"].replicas   # 1
+    """
+    known = {place.resource for place in places}
+    limited = [claim for claim in claims if claim.shape.resource in known]
+    run = _Run(places, sorted(limited, key=lambda claim: claim.name), settings or AllocationSettings(), now)
+    run.fill(state or AllocatorState())
+    free = {
+        claim.name: Grant(max(claim.want, claim.least), claim.want, Rule.ALL, claim.shape.resource)
+        for claim in claims
+        if claim.shape.resource not in known
+    }
+    return Allocation({**run.grants(), **free}, run.next_state(), run.victims())
 
-    for claim in claims:
-        if claim.running or claim.kind != "training":
-            give(claim, min(claim.least, claim.want))
-    for claim in sorted(claims, key=lambda one: (order[one.kind], -one.priority, one.since, one.name)):
-        if claim.kind != "training":
-            give(claim, claim.want)
-        else:
-            give(claim, claim.least)
-    growing = [one for one in claims if one.kind == "training"]
-    changed = True
-    while changed:
-        changed = False
-        for claim in growing:
-            before = granted[claim.name]
-            give(claim, min(claim.want, before + 1))
-            changed |= granted[claim.name] > before
-    grants = {}
-    giving = {c.name: sum(c.held.values()) - granted[c.name] for c in claims if sum(c.held.values()) > granted[c.name]}
-    for claim in claims:
-        who = ", ".join(f"{name} gives {number}" for name, number in sorted(giving.items()) if name != claim.name)
-        resource = claim.shape.resource
-        message = f"wants {claim.want} of {resource}, granted {granted[claim.name]} of {total[resource]}"
-        grants[claim.name] = Grant(granted[claim.name], GrantReason(f"{message}; {who}" if who else message))
-    gainers = [c.name for c in claims if granted[c.name] > sum(c.held.values())]
-    return Allocation(grants, state, {name: giving for name in gainers})
+
+class _Filled:
+    """A claim while it is filled: replicas granted, and those of them that stay on their nodes."""
+
+    __slots__ = ("claim", "granted", "keeps", "left", "price", "rule")
+
+    def __init__(self, claim: Claim, price: float) -> None:
+        self.claim = claim
+        self.price = price  # of one replica
+        self.granted = 0
+        self.left = [(node, count) for node, count in sorted(claim.held.items()) if count > 0]
+        self.keeps: dict[str, int] = {}
+        self.rule = Rule.SHORT
+
+    @property
+    def share(self) -> float:
+        return self.granted * self.price / self.claim.weight
+
+
+_Target = Callable[[_Filled], int]
+"""Returns up to how many replicas a claim is filled in a band."""
+
+
+def _want(one: _Filled) -> int:
+    return max(one.claim.want, one.claim.least)
+
+
+def _held(one: _Filled) -> int:
+    return min(one.claim.want, one.claim.holds)
+
+
+class _Run:
+    """One call of `allocate`."""
+
+    def __init__(
+        self, places: Sequence[Place], claims: Sequence[Claim], settings: AllocationSettings, now: float
+    ) -> None:
+        self._settings = settings
+        self._now = now
+        self._places = places
+        self._paper = Paper(places, claims)
+        self._filled = [_Filled(claim, self._price(claim, places)) for claim in claims]
+        self._of_tenant: defaultdict[str, float] = defaultdict(float)  # tenant → money
+        self._units: defaultdict[tuple[str, str], int] = defaultdict(int)  # tenant, resource → units
+        self._free = {resource: self._paper.free(resource) for resource in {place.resource for place in places}}
+        self._growth: defaultdict[str, int] = defaultdict(int)  # resource → units granted as growth
+        self._allowed: dict[str, int] = {}  # resource → most of these units, with new replicas
+
+    def _price(self, claim: Claim, places: Sequence[Place]) -> float:
+        """Return the price of a replica: of its first type, else of the most expensive type that it may get."""
+        prices, shape = self._settings.prices, claim.shape
+        types = shape.types or {place.type for place in places if place.resource == shape.resource}
+        default = prices.get(shape.resource, 1.0)
+        return shape.amount * max((prices.get(type, default) for type in types), default=default)
+
+    def fill(self, state: AllocatorState) -> None:
+        """Grant replicas band by band."""
+        self._state = state
+        self._by_priority(self._filled, self._floor_of)
+        for name, tenant in sorted(self._settings.tenants.items()):
+            if tenant.guarantee:
+                self._fill_bands([one for one in self._filled if one.claim.tenant == name], tenant.guarantee)
+        self._fill_bands(self._filled)
+        self._measure_demand()
+        growing = [one for one in self._filled if one.claim.band is Band.GROWTH and one.granted >= one.claim.least]
+        self._by_priority([one for one in growing if self._is_young(one)], _held)
+        self._by_priority(growing, _want)
+
+    def _floor_of(self, one: _Filled) -> int:
+        claim = one.claim
+        starts = claim.kind == "training" and not claim.running
+        return 0 if starts and self._state.granted.get(claim.name, 0) < claim.least else claim.least
+
+    def _fill_bands(self, group: Sequence[_Filled], most: Amounts | None = None) -> None:
+        """Fill all bands but growth."""
+        for band in (Band.SERVING, Band.POOL):
+            self._by_priority([one for one in group if one.claim.band is band], _want, most)
+        self._start_gangs(group, most)
+
+    def _by_priority(self, group: Sequence[_Filled], wanted: _Target, most: Amounts | None = None) -> None:
+        """Fill the claims of a band up to what `wanted` returns; `most` limits the units of their tenant."""
+        ranks = sorted({one.claim.priority for one in group}, reverse=True)
+        for rank in ranks:
+            self._by_turns([one for one in group if one.claim.priority == rank], wanted, most)
+
+    def _by_turns(self, group: Sequence[_Filled], wanted: _Target, most: Amounts | None) -> None:
+        """Progressive filling."""
+        queues: dict[str, list[tuple[float, bool, str, int]]] = defaultdict(list)
+        targets = [wanted(one) for one in group]
+        for number, (one, target) in enumerate(zip(group, targets, strict=True)):
+            if one.granted < target:
+                queues[one.claim.tenant].append(self._turn(one, number))
+        for queue in queues.values():
+            heapq.heapify(queue)
+        tenants = [self._tenant_turn(name, queue[0], group) for name, queue in queues.items()]
+        heapq.heapify(tenants)
+        while tenants:
+            *_, name = heapq.heappop(tenants)
+            queue = queues[name]
+            number = heapq.heappop(queue)[-1]
+            one = group[number]
+            if self._give(one, most) and one.granted < targets[number]:
+                heapq.heappush(queue, self._turn(one, number))
+            if queue:
+                heapq.heappush(tenants, self._tenant_turn(name, queue[0], group))
+
+    def _turn(self, one: _Filled, number: int) -> tuple[float, bool, str, int]:
+        """Return the order of a claim in its tenant: least share, then who holds its next replica, then by name."""
+        return one.share, not one.left, one.claim.name, number
+
+    def _tenant_turn(
+        self, name: str, first: tuple[float, bool, str, int], group: Sequence[_Filled]
+    ) -> tuple[float, bool, str]:
+        return self._of_tenant[name] / self._settings.tenant(name).weight, first[1], name
+
+    def _give(self, one: _Filled, most: Amounts | None) -> bool:
+        """Grant one more replica, if it fits and is allowed."""
+        allowed = self._may_have(one, most)
+        if not allowed or not self._put(one):
+            one.rule = Rule.SHORT if allowed else one.rule
+            return False
+        claim, resource, amount = one.claim, one.claim.shape.resource, one.claim.shape.amount
+        if claim.kind == "training" and one.granted >= claim.least:
+            self._growth[resource] += amount
+        one.granted += 1
+        self._units[claim.tenant, resource] += amount
+        self._free[resource] -= amount
+        self._of_tenant[claim.tenant] += one.price
+        return True
+
+    def _may_have(self, one: _Filled, most: Amounts | None) -> bool:
+        """Return whether the next replica keeps the limits, and set the reason if it does not."""
+        claim = one.claim
+        shape = claim.shape
+        resource, amount, key = shape.resource, shape.amount, (claim.tenant, shape.resource)
+        after = self._units[key] + amount
+        if most is not None and after > most.get(resource, 0):
+            return False
+        one.rule = Rule.SHORT
+        limit = self._settings.tenant(claim.tenant).limit.get(resource)
+        if limit is not None and after > limit:
+            one.rule = Rule.LIMIT
+            return False
+        if claim.kind == "serving":
+            return True
+        is_new = one.granted >= max(claim.least, claim.holds)
+        if claim.kind == "training" and is_new and one.granted >= claim.least:
+            allowed = self._allowed.get(resource)
+            if allowed is not None and self._growth[resource] + amount > allowed:
+                one.rule = Rule.SETTLING
+                return False
+        return one.granted < claim.least or self._free[resource] - amount >= self._settings.reserve.get(resource, 0)
+
+    def _put(self, one: _Filled) -> bool:
+        """Grant a replica where one is held, else a new one."""
+        claim = one.claim
+        if claim.shape.pods == 1:
+            while one.left:
+                node, count = one.left[0]
+                one.left[0] = (node, count - 1)
+                if count <= 1:
+                    one.left.pop(0)
+                if self._paper.keep(claim, node):
+                    one.keeps[node] = one.keeps.get(node, 0) + 1
+                    return True
+        elif one.left:
+            one.left.pop(0)
+        return self._paper.place(claim.shape)
+
+    def _start_gangs(self, group: Sequence[_Filled], most: Amounts | None) -> None:
+        """Grant waiting training jobs their minimum as a whole, oldest first. Younger ones may pass for a while."""
+        waiting = [one for one in group if one.claim.band is Band.GROWTH and one.granted < one.claim.least]
+        blocked: set[str] = set()
+        for one in sorted(waiting, key=lambda one: (-one.claim.priority, one.claim.since, one.claim.name)):
+            claim, resource = one.claim, one.claim.shape.resource
+            one.rule = Rule.GANG
+            if resource in blocked:
+                continue
+            before, state, left = one.granted, self._paper.mark(), list(one.left)
+            while one.granted < claim.least and self._give(one, most):
+                pass
+            if one.granted < claim.least:
+                self._take_back(one, before)
+                self._paper.restore(state)
+                one.left, one.keeps = left, {}
+                one.rule = one.rule if one.rule is Rule.LIMIT else Rule.GANG
+                is_old = self._now - claim.since > self._settings.patience
+                if is_old and most is None and one.rule is Rule.GANG:
+                    blocked.add(resource)
+
+    def _take_back(self, one: _Filled, granted: int) -> None:
+        claim, replicas = one.claim, one.granted - granted
+        self._units[claim.tenant, claim.shape.resource] -= replicas * claim.shape.amount
+        self._free[claim.shape.resource] += replicas * claim.shape.amount
+        self._of_tenant[claim.tenant] -= replicas * one.price
+        one.granted = granted
+
+    def _measure_demand(self) -> None:
+        """Record what all but growth were granted, and find how much training may grow."""
+        granted: defaultdict[str, int] = defaultdict(int)
+        for one in self._filled:
+            granted[one.claim.shape.resource] += one.granted * one.claim.shape.amount
+        self._demand: dict[str, tuple[tuple[float, int], ...]] = {}
+        begin = self._now - self._settings.settle
+        for resource, free in self._free.items():
+            levels = [*self._state.demand.get(resource, ()), (self._now, granted[resource])]
+            first = max((number for number, (at, _) in enumerate(levels) if at <= begin), default=0)
+            recent = levels[first:]  # the first of them held until the next
+            self._demand[resource] = tuple(
+                level for number, level in enumerate(recent) if not number or level[1] != recent[number - 1][1]
+            )
+            paused = self._now - self._state.reclaims.get(resource, -math.inf) < self._settings.start_pause
+            self._allowed[resource] = 0 if paused else free + granted[resource] - max(units for _, units in recent)
+
+    def _is_young(self, one: _Filled) -> bool:
+        grown = self._state.grown.get(one.claim.name)
+        return grown is not None and self._now - grown < self._settings.min_runtime
+
+    def grants(self) -> dict[str, Grant]:
+        """Return the grants with their reasons."""
+        gifts, found = self._gifts(), {}
+        for one in self._filled:
+            claim, shape = one.claim, one.claim.shape
+            sums = self._paper.sums(shape)
+            rule = one.rule
+            if one.granted >= claim.want:
+                rule = Rule.ALL
+            elif sums.largest < shape.units:
+                rule = Rule.NONE_FITS
+            others = max(0, sums.total - sums.free - one.granted * shape.amount)
+            gains = gifts.get(claim.name, ())
+            found[claim.name] = Grant(one.granted, claim.want, rule, shape.resource, sums.total, others, gains)
+        return found
+
+    def _gifts(self) -> dict[str, tuple[Gift, ...]]:
+        """Return who gives units for whom: gainers in the order of their bands, givers from the highest band."""
+        gains: defaultdict[str, list[list[object]]] = defaultdict(list)
+        order = sorted(self._filled, key=lambda one: (one.claim.band, -one.claim.priority, one.claim.name))
+        givers = [
+            [one.claim.name, one.claim.shape.resource, (one.claim.holds - one.granted) * one.claim.shape.amount]
+            for one in reversed(order)
+            if one.granted < one.claim.holds
+        ]
+        found: dict[str, tuple[Gift, ...]] = {}
+        for one in order:
+            missing = (one.granted - one.claim.holds) * one.claim.shape.amount
+            given = []
+            for giver in givers:
+                if missing <= 0:
+                    break
+                if giver[1] != one.claim.shape.resource or giver[2] <= 0:
+                    continue
+                units = min(missing, giver[2])
+                giver[2] -= units
+                missing -= units
+                given.append(Gift(giver[0], units))
+            if given:
+                found[one.claim.name] = tuple(given)
+        return found
+
+    def victims(self) -> dict[str, dict[str, int]]:
+        """Return the replicas that claims hold and were not granted any more, by node."""
+        found = {}
+        for one in self._filled:
+            if one.claim.holds > one.granted and one.claim.shape.pods == 1:
+                lost = {
+                    node: count - one.keeps.get(node, 0)
+                    for node, count in one.claim.held.items()
+                    if count > one.keeps.get(node, 0)
+                }
+                if lost:
+                    found[one.claim.name] = lost
+        return found
+
+    def next_state(self) -> AllocatorState:
+        """Return the state for the next call."""
+        state, grown, granted, reclaims = self._state, {}, {}, dict(self._state.reclaims)
+        for one in self._filled:
+            claim = one.claim
+            if claim.kind != "training":
+                continue
+            granted[claim.name] = one.granted
+            if one.granted > max(claim.least, state.granted.get(claim.name, claim.holds)):
+                grown[claim.name] = self._now
+            elif claim.name in state.grown:
+                grown[claim.name] = state.grown[claim.name]
+            if one.granted < _held(one):
+                reclaims[claim.shape.resource] = self._now
+        return AllocatorState(self._demand, reclaims, grown, granted)

@@ -29,9 +29,7 @@ async def list_all(
         return ObjectList(_items(kind, answer, trim), str(_metadata(request, answer).get("resourceVersion", "")))
 
 
-async def _in_pages(
-    transport: Transport, kind: Kind, request: ApiRequest, page: int, trim: Trim | None
-) -> ObjectList:
+async def _in_pages(transport: Transport, kind: Kind, request: ApiRequest, page: int, trim: Trim | None) -> ObjectList:
     query = {**request.query, "limit": str(page)}
     items: list[Object] = []
     token = None

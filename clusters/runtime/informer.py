@@ -40,8 +40,8 @@ def by_owner(obj: Object) -> Iterable[str]:
 class Informer:
     """A copy of the objects of one kind in memory. Never change an object in place.
 
-    `own_writes` overlays it with writes of this process that the watch has not delivered yet. `trim` keeps a part of each
-    object. An `optional` informer has no objects while the cluster lacks its kind, or forbids to list it.
+    `own_writes` overlays it with writes of this process that the watch has not delivered yet. `trim` keeps a part of
+    each object. An `optional` informer has no objects while the cluster lacks its kind, or forbids to list it.
 
     Example:
         informer = Informer(cluster, MODEL)
@@ -107,6 +107,11 @@ class Informer:
 
     def __len__(self) -> int:
         return len(self._objects)
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether the first list has been read."""
+        return self._synced.is_set()
 
     async def synced(self) -> None:
         """Return once the first list has been read."""
