@@ -89,8 +89,8 @@ async def test_a_new_leader_does_not_wait_for_what_was_deleted_meanwhile(cluster
     async with running(informer):
         lists = [listed]
 
-        async def list_(*arguments: Any) -> ObjectList:
-            return lists.pop() if lists else await cluster.list(*arguments)
+        async def list_(*arguments: Any, **others: Any) -> ObjectList:
+            return lists.pop() if lists else await cluster.list(*arguments, **others)
 
         troubled.list = list_  # type: ignore[method-assign,assignment]
         caught_up = asyncio.create_task(informer.caught_up())
