@@ -320,7 +320,8 @@ class _Run:
         self._demand: dict[str, tuple[tuple[float, int], ...]] = {}
         begin = self._now - self._settings.settle
         for resource, free in self._free.items():
-            levels = [*self._state.demand.get(resource, ()), (self._now, granted[resource])]
+            unknown = ((self._now, granted[resource] + free),)  # as if nothing had been free until now
+            levels = [*self._state.demand.get(resource, unknown), (self._now, granted[resource])]
             first = max((number for number, (at, _) in enumerate(levels) if at <= begin), default=0)
             recent = levels[first:]  # the first of them held until the next
             self._demand[resource] = tuple(

@@ -57,6 +57,8 @@ class Snapshot:
         theirs = {key_of(pod) for holder, pods in self.pods.items() if holder in holders for pod in pods}
         for node in self.inventory.nodes:
             for resource, units in node.allocatable.items():
+                if not units:  # as if the node did not have the resource
+                    continue
                 others = sum(pod.amounts.get(resource, 0) for pod in node.pods if pod.key not in theirs)
                 yield Place(
                     node.name,

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, NamedTuple
 
 from autoscaler.gpu.allocator import Allocation, AllocatorState, allocate, exceeds
@@ -300,6 +300,7 @@ class GpuSharing:
         for job_key, job in jobs.items():
             if (shape := shape_of(job.template)) is None:
                 continue
+            shape = replace(shape, pods=shape.pods * job.pods)
             name = names[job_key.holder] = str(Owner(*job_key.holder[:1], *job_key.key))
             holds = held[job_key.holder]
             claims[name] = Claim(

@@ -142,13 +142,14 @@ def test_training_has_nothing_above_its_minimum_while_serving_waits_for_it(
 
 @given(worlds(), st.lists(st.integers(0, 8), min_size=2, max_size=12))
 def test_once_granted_a_steady_world_stays_as_it_is(world: tuple[list[Place], list[Claim]], ticks: list[int]) -> None:
-    """Without changes nothing moves, also after the times of growth are over."""
+    """Without changes nothing moves."""
     places, claims = world
     claims = [replace(claim, shape=ONE, held={}, running=True) for claim in claims]
+    settings = AllocationSettings(settle=0.0, start_pause=0.0)
     state, now, last = AllocatorState(), 0.0, None
     for tick in ticks:
         now += 20.0 * tick
-        found = allocate(places, claims, state=state, now=now)
+        found = allocate(places, claims, settings, state, now)
         state = found.state
         sizes = {name: grant.replicas for name, grant in found.grants.items()}
         assert last is None or sizes == last
@@ -230,7 +231,7 @@ def test_expensive_units_count_more() -> None:
 
 
 def test_only_serving_takes_the_reserve() -> None:
-    settings = AllocationSettings(reserve={GPU: 2})
+    settings = AllocationSettings(reserve={GPU: 2}, settle=0.0)
     assert granted(nodes(1), [training("t", 1, 9, running=False)], settings=settings) == {"t": 6}
     assert granted(nodes(1), [serving("s", 9)], settings=settings) == {"s": 8}
 
@@ -306,7 +307,7 @@ def test_a_gang_that_was_admitted_holds_its_minimum_before_its_pods_run() -> Non
 
 def test_training_grows_only_into_units_that_were_free_for_a_while() -> None:
     chat, train = serving("chat", 6, held={"node-0": 6}), training("train", 2, 8, held={"node-0": 2})
-    state = allocate(nodes(1), [chat, train]).state
+    state = allocate(nodes(1), [chat, train], now=-60.0).state
     idle = replace(chat, want=0, held={})
     sizes = []
     for now in (1.0, 9.0, 10.9, 11.1):
