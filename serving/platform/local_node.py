@@ -29,7 +29,6 @@ from serving.types.settings.ports import port_options
 from serving.types.settings.settings import GatewaySettings, Settings
 from serving.types.settings.state import ARTIFACTS_FOLDER, GATEWAY_FOLDER, KEPT_FOLDER
 
-
 log = logging.getLogger(__name__)
 
 

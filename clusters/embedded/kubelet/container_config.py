@@ -52,7 +52,8 @@ async def make_container_config(
     `ports` maps container ports to real ones.
     A process with GPUs is executed, not forked: CUDA does not work in the fork of a process that has used it, and what
     the modules of a zygote do when they are imported is not under our control.
-    Raises ImageNotFound, CreateContainerConfigError, RunContainerError, Unavailable, and OSError when a volume's files cannot be written.
+    Raises ImageNotFound, CreateContainerConfigError, RunContainerError, Unavailable, and OSError when a volume's files
+    cannot be written.
     """
     uid = uid_of(pod)
     env = node_environment() | dict(image_of(container, node.images).env)

@@ -157,14 +157,20 @@ class Kubelet:
 
     async def _write_node(self) -> None:
         """Write the Node object. One that cannot be written is logged: no Pod of this node needs it."""
-        node, devices, cluster = make_node(self._node.name, self._node.devices.machine), self._node.devices, self._node.cluster
+        node, devices, cluster = (
+            make_node(self._node.name, self._node.devices.machine),
+            self._node.devices,
+            self._node.cluster,
+        )
         try:
             stored = await cluster.apply(NODE, node, manager=MANAGER, force=True)
             former = stored.get("status") or {}
             status = make_node_status(former, devices.machine, devices.whole_gpus(), devices.lost, self._clock.now())
             if status != former:
                 absent = {name: None for name in former if name not in status}
-                await cluster.patch(NODE, self._node.name, {"status": absent | status}, manager=MANAGER, subresource="status")
+                await cluster.patch(
+                    NODE, self._node.name, {"status": absent | status}, manager=MANAGER, subresource="status"
+                )
         except ClusterError as error:
             log.warning("node %s: cannot be written: %s", self._node.name, error)
 

@@ -156,7 +156,7 @@ class PodWorker:
             devices.release(uid)
             return False
         if held.share < WHOLE and not self._node.mps.available():
-            message = "MPS is not installed: only the engine limits its GPU memory, and nothing its use of processors"
+            message = "nvidia-cuda-mps-control is not on the PATH, so nothing limits what the Pod uses of its GPU"
             await self._node.record(self.pod, "Warning", "NoGPUIsolation", message)
         return await self._patch(devices_patch(self.pod, self._node.name, held.to_text()), status=False)
 

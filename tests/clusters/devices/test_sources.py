@@ -75,7 +75,9 @@ def test_a_missing_command_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 def test_a_file_describes_gpus(tmp_path: Path) -> None:
     path = tmp_path / "devices.json"
     devices = [{"uuid": f"GPU-{index}", "name": "Tesla P4", "memory": "8Gi"} for index in range(2)]
-    path.write_text(json.dumps({"devices": devices, "links": [["X", "NV1"], ["NV1", "X"]], "faults": {"GPU-1": "lost"}}))
+    path.write_text(
+        json.dumps({"devices": devices, "links": [["X", "NV1"], ["NV1", "X"]], "faults": {"GPU-1": "lost"}})
+    )
     source = sources.find_source({sources.VARIABLE: str(path)})
     assert source.read().scores == [[0, 100], [100, 0]]
     assert source.read().devices[0].memory == 8 << 30

@@ -55,7 +55,9 @@ def test_a_single_device_does_not_break_a_pair() -> None:
         ("nvswitch", (1, 5, 7), 2, (1, 5)),
     ],
 )
-def test_sets_on_known_machines(machine: str, free: range | tuple[int, ...], count: int, chosen: tuple[int, ...]) -> None:
+def test_sets_on_known_machines(
+    machine: str, free: range | tuple[int, ...], count: int, chosen: tuple[int, ...]
+) -> None:
     assert choose(read(machine), free, count) == chosen
 
 

@@ -101,9 +101,7 @@ def room_of(machine: Machine, held: Iterable[Assignment], lost: Collection[str])
     for one in held:
         for uuid in one.uuids:
             used[uuid] += one.share
-    return {
-        device.uuid: 0 if device.uuid in lost else max(0, WHOLE - used[device.uuid]) for device in machine.devices
-    }
+    return {device.uuid: 0 if device.uuid in lost else max(0, WHOLE - used[device.uuid]) for device in machine.devices}
 
 
 def waiting_message(machine: Machine, held: Iterable[Assignment], lost: Collection[str], request: Request) -> str:

@@ -11,7 +11,7 @@ from clusters.embedded.kubelet.gpus.mps import MpsDaemons, memory_share
 
 VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
 MEMORY_VARIABLE: Final = "KNODEL_GPU_MEMORY"
-"""Bytes of GPU memory for the engine, where nothing else limits it."""
+"""The bytes of GPU memory that a program should use, where nothing limits it."""
 SHARE_VARIABLE: Final = "KNODEL_GPU_SHARE"
 """The same as a part of the GPU's memory, from 0 to 1."""
 

@@ -31,7 +31,7 @@ def make_node(name: str, machine: Machine) -> Object:
 def make_node_status(former: Object, machine: Machine, whole: int, lost: Mapping[str, str], now: datetime) -> Object:
     """Return the Node's status. `whole` are the GPUs that Pods can have as a whole.
 
-    A GPU that failed, and one of which Pods have parts, is not allocatable. Without a known GPU, the resource is absent.
+    A GPU that failed, and one of which Pods have parts, is not allocatable. The resource is absent if no GPU is known.
     """
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     amounts = {"cpu": str(os.cpu_count() or 1), "memory": f"{memory // 1024}Ki"}
