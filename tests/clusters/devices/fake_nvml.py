@@ -63,7 +63,7 @@ class FakeNvml:
 
     def nvmlDeviceGetTopologyCommonAncestor(self, device1: int, device2: int) -> int:
         pair = (min(device1, device2), max(device1, device2))
-        return self.bridges.get(pair, pynvml.NVML_TOPOLOGY_SYSTEM)
+        return self.bridges.get(pair, int(pynvml.NVML_TOPOLOGY_SYSTEM))
 
     def _ends(self, device: int) -> list[int]:
         """Return the other GPU of each NVLink of a GPU; -1 for a switch."""
@@ -78,7 +78,7 @@ class FakeNvml:
 
     def nvmlDeviceGetNvLinkRemoteDeviceType(self, handle: int, link: int) -> int:
         is_switch = self._ends(handle)[link] < 0
-        return pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH if is_switch else pynvml.NVML_NVLINK_DEVICE_TYPE_GPU
+        return int(pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH if is_switch else pynvml.NVML_NVLINK_DEVICE_TYPE_GPU)
 
     def nvmlDeviceGetNvLinkRemotePciInfo(self, device: int, link: int) -> Any:
         return self.nvmlDeviceGetPciInfo(self._ends(device)[link])

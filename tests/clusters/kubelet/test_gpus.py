@@ -36,7 +36,7 @@ def write_devices(path: Path, count: int = 4, faults: dict[str, str] | None = No
 
 
 def gpu_pod(name: str, count: int = 1, fraction: str = "", **spec: Any) -> Object:
-    limits = {} if fraction else {"container": {"resources": {"limits": {GPU: str(count)}}}}
+    limits: dict[str, Any] = {} if fraction else {"container": {"resources": {"limits": {GPU: str(count)}}}}
     pod = make_pod(name, **limits, **spec)
     pod["metadata"]["annotations"] = {ANNOTATION_GPU_FRACTION: fraction} if fraction else {}
     return pod

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -53,7 +52,7 @@ class MpsDaemons:
         self._started[device.uuid] = Process(identity)
         write_json(folder / "process.json", identity.to_json())
 
-    def environment(self, device: Device, share: int) -> Mapping[str, str]:
+    def environment(self, device: Device, share: int) -> dict[str, str]:
         """Return the variables of a client that may use `share` thousandths of a GPU's processors and memory."""
         return _daemon_environment(self._root / device.uuid) | {
             "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": f"{share * 100 / WHOLE:g}",
