@@ -65,7 +65,7 @@ from serving.platform.controllers import Controllers, Part
 from serving.platform.event_files import EventFiles
 from serving.platform.event_limits import issuer_hosts_of, limits_of
 from serving.platform.kept_files import KeptFiles
-from serving.platform.local_node import hold_policy, images, make_gateway
+from serving.platform.local_node import find_devices, hold_policy, images, make_gateway
 from serving.platform.task_group import BackgroundTasks
 from serving.reconciler.apply import FIELD_MANAGER
 from serving.reconciler.flags import AllOn
@@ -223,6 +223,7 @@ class Platform:
             drain=self._release,
             tokens=tokens,
             clock=self._clock,
+            devices=find_devices(os.environ),
         )
 
     def _make_autoscaler(self, informers: Informers) -> Autoscaler:

@@ -40,7 +40,7 @@ class Resources:
 
     cpu: Annotated[str, Quantity("CPU cores.")] = ""
     memory: Annotated[str, Quantity("Memory in bytes.")] = ""
-    gpu: Annotated[int, Integer("Number of GPUs. On one machine, models share its GPUs.", 0, MOST_GPUS)] = 0
+    gpu: Annotated[int, Integer("Number of GPUs, which each replica has for itself.", 0, MOST_GPUS)] = 0
     gpu_resource: Annotated[
         str,
         Text(

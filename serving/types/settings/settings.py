@@ -65,6 +65,7 @@ OTHER_VARIABLES = frozenset(
         "KNODEL_CACHE_LIMIT",
         "KNODEL_FILES_AT_ONCE",
         "KNODEL_KEPT",
+        "KNODEL_DEVICES",
         "KNODEL_KEPT_LIMIT",
         "KNODEL_CREDENTIALS",
         "KNODEL_ALLOW_HOSTS",
