@@ -15,7 +15,6 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 from autoscaler.controller import Autoscaler
-from autoscaler.gpu.claims import AllocationSettings
 from autoscaler.gpu.elastic import ELASTIC_KINDS
 from autoscaler.gpu.sharing import GpuSharing
 from autoscaler.gpu.watch import GpuWatch, trim_job
@@ -81,7 +80,7 @@ def make(cluster: Cluster, options: Options, given: FileSettings, clock: Clock) 
     server, proxy = PodScraper(clock, settings.sampling), QueueProxyScraper(clock, settings.sampling)
     key = options.files.get(POOL_KEY)
     watch = GpuWatch(cluster, clock, dict.fromkeys(ELASTIC_KINDS, trim_job))
-    gpus = GpuSharing(watch, AllocationSettings(), clock, settings.sampling.tick)
+    gpus = GpuSharing(watch, given.gpus, clock, settings.sampling.tick)
     autoscaler = Autoscaler(
         cluster,
         informers,

@@ -1,7 +1,7 @@
 """Who may have how many replicas with GPUs, when not all that is wanted fits. Pure.
 
 Engines place, preempt and share devices. This module decides sizes, and says why. Claims are granted replicas band by
-band (`Band`): floors, serving, warm pools, the minimums of training jobs that wait, growth of elastic training. Within a
+Engines place, preempt and share devices. This module decides sizes, and says why. Claims are granted replicas band by
 band a higher priority comes first. Claims of the same priority are filled by turns: the next replica goes to the tenant
 that then has the least share for its weight, and there to the claim that then has the least share for its weight. A
 share is money: units times their price, over all resources. Units within a guarantee do not count in the share of the

@@ -16,6 +16,12 @@ ANNOTATION_TYPES: Final = "autoscaling.knodel.dev/gpu-types"
 """On PodAutoscalers: types of GPU, best first (`NVIDIA-H100-80GB-HBM3,NVIDIA-A100-SXM4-80GB`)."""
 
 
+ANNOTATION_PRIORITY: Final = "autoscaling.knodel.dev/priority"
+"""On PodAutoscalers: 0 to 1000; who gets GPUs first (`500`)."""
+ANNOTATION_WEIGHT: Final = "autoscaling.knodel.dev/weight"
+"""On PodAutoscalers: the share of GPUs relative to others of the same priority and namespace (`3`)."""
+
+
 def shape_of(template: Object, types: str = "") -> Shape | None:
     """Return the GPUs of a replica with this Pod template and its worker Pods; None without GPUs.
 

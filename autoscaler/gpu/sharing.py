@@ -12,14 +12,14 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from autoscaler.gpu.allocator import Allocation, AllocatorState, allocate, exceeds
 from autoscaler.gpu.claims import AllocationSettings, Claim, Shape
 from autoscaler.gpu.elastic import ElasticJob, read_job
 from autoscaler.gpu.holdings import Holder, Snapshot
 from autoscaler.gpu.owners import LABEL_MODEL, Owner
-from autoscaler.gpu.shapes import ANNOTATION_TYPES, shape_of
+from autoscaler.gpu.shapes import ANNOTATION_PRIORITY, ANNOTATION_TYPES, ANNOTATION_WEIGHT, shape_of
 from autoscaler.gpu.watch import GpuWatch
 from autoscaler.scaling.multi_scaler import Limit
 from autoscaler.scaling.table import IntArray
@@ -38,11 +38,6 @@ from clusters.base.objects import (
 from clusters.runtime.informer import Informer
 
 log = logging.getLogger(__name__)
-
-ANNOTATION_PRIORITY: Final = "autoscaling.knodel.dev/priority"
-"""On PodAutoscalers and warm pools: 0 to 1000; who gets GPUs first."""
-ANNOTATION_WEIGHT: Final = "autoscaling.knodel.dev/weight"
-"""On PodAutoscalers and warm pools: the share of GPUs relative to others of the same priority and namespace."""
 
 
 class JobKey(NamedTuple):
@@ -114,7 +109,12 @@ class GpuSharing:
         """Record a Revision: its Pod template, its minimum, and the replicas `more` than the decided ones."""
         model = labels_of(pod_autoscaler).get(LABEL_MODEL)
         owner = Owner("Model", key.namespace, model) if model else Owner("Revision", key.namespace, key.name)
-        holder, demand = Holder.revision(key), _demand("serving", owner, template, annotations_of(pod_autoscaler))
+        given = annotations_of(pod_autoscaler)
+        rank = _Rank(
+            int(_number(given.get(ANNOTATION_PRIORITY), 0.0)), _number(given.get(ANNOTATION_WEIGHT), 1.0) or 1.0
+        )
+        holder = Holder.revision(key)
+        demand = _demand("serving", owner, template, given.get(ANNOTATION_TYPES, ""), rank)
         if demand is not None:
             former = self._demands.get(holder)
             demand.least, demand.more, demand.want = least, more, former.want if former is not None else 0
@@ -122,7 +122,10 @@ class GpuSharing:
 
     def observe_pool(self, key: Key, pool: Object, template: Object, size: int) -> None:
         """Record a warm pool that wants `size` free members with this Pod template."""
-        demand = _demand("pool", Owner("WarmPool", key.namespace, key.name), template, annotations_of(pool))
+        owner, spec = Owner("WarmPool", key.namespace, key.name), pool.get("spec") or {}
+        rank = _Rank(int(spec.get("priority") or 0), float(spec.get("weight") or 1.0))
+        types = ",".join(((spec.get("template") or {}).get("resources") or {}).get("gpuTypes") or ())
+        demand = _demand("pool", owner, template, types, rank)
         if demand is not None:
             demand.want = size
         self._register(Holder.pool(key), demand)
@@ -311,15 +314,17 @@ class GpuSharing:
         return claims, names
 
 
+class _Rank(NamedTuple):
+    priority: int
+    weight: float
+
+
 def _demand(
-    kind: Literal["serving", "pool"], owner: Owner, template: Object, annotations: Mapping[str, str]
+    kind: Literal["serving", "pool"], owner: Owner, template: Object, types: str, rank: _Rank
 ) -> _Demand | None:
     """Return the demand of replicas with this Pod template; None without GPUs."""
-    shape = shape_of(template, annotations.get(ANNOTATION_TYPES, ""))
-    if shape is None:
-        return None
-    priority = int(_number(annotations.get(ANNOTATION_PRIORITY), 0.0))
-    return _Demand(kind, owner, shape, priority, _number(annotations.get(ANNOTATION_WEIGHT), 1.0) or 1.0)
+    shape = shape_of(template, types)
+    return None if shape is None else _Demand(kind, owner, shape, *rank)
 
 
 def _number(text: str | None, default: float) -> float:

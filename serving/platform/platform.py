@@ -20,6 +20,8 @@ import uvloop
 
 from autoscaler.config import AutoscalerSettings, WarmStart
 from autoscaler.controller import Autoscaler
+from autoscaler.gpu.sharing import GpuSharing
+from autoscaler.gpu.watch import GpuWatch
 from autoscaler.metrics.source import PodScraper
 from autoscaler.warmpool.claims.caller import HttpLoadCaller
 from autoscaler.warmpool.claims.keys import PoolKey
@@ -228,6 +230,7 @@ class Platform:
 
     def _make_autoscaler(self, informers: Informers) -> Autoscaler:
         replicas = PodScraper(self._clock)
+        watch = GpuWatch(self.cluster, self._clock, {})
         return Autoscaler(
             self.cluster,
             informers,
@@ -240,6 +243,7 @@ class Platform:
             keys=PoolKey.from_file(ensure_key_file(self.state / POOL_KEY_FILE)),
             clock=self._clock,
             settings=SCALING,
+            gpus=GpuSharing(watch, self._settings.gpu, self._clock, SCALING.sampling.tick),
         )
 
     def _start_loops(self, loops: BackgroundTasks) -> None:

@@ -58,6 +58,8 @@ async def test_while_the_giver_ends_the_model_waits_for_a_gpu_and_does_not_fail(
         message = str((condition_of(await world.pod_autoscaler(), "Active") or {})["message"])
         assert "Job default/train gives 1" in message
         await made.pass_time(8)
+        world.activator.holds(queued=0)
+        await made.pass_time(5)
         await world.until(lambda: world.condition("ReplicasStarted"), ("True", ""))
 
 
