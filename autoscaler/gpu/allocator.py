@@ -1,19 +1,20 @@
 """Who may have how many replicas with GPUs, when not all that is wanted fits. Pure.
 
-Engines place, preempt and share devices; this decides sizes, and says why. Claims are granted replicas band by band
-(`Band`): floors, serving, warm pools, the minimums of training jobs that wait, growth of elastic training. Within a band
-a higher priority comes first. Claims of the same priority are filled by turns: the next replica goes to the tenant with
-the least share for its weight, and there to the claim with the least share for its weight. A share is money: units times
-their price, over all resources. This is progressive filling (Ghodsi et al., "Dominant Resource Fairness", NSDI 2011), in
-whole replicas, so there is no rounding.
+Engines place, preempt and share devices. This module decides sizes, and says why. Claims are granted replicas band by
+band (`Band`): floors, serving, warm pools, the minimums of training jobs that wait, growth of elastic training. Within a
+band a higher priority comes first. Claims of the same priority are filled by turns: the next replica goes to the tenant
+that then has the least share for its weight, and there to the claim that then has the least share for its weight. A
+share is money: units times their price, over all resources. Units within a guarantee do not count in the share of the
+tenant. This is progressive filling (Ghodsi et al., "Dominant Resource Fairness", NSDI 2011) in whole replicas, so there
+is no rounding.
 
 - A tenant's guarantee is filled before the bands. What the tenant does not want is lent, and reclaimed at once.
 - Of two claims with equal shares, the one that holds its next replica keeps it. So a replica moves only if the
-  gainer's share afterwards is at most that of the giver, as with Kueue's LessThanOrEqualToFinalShare, and no two
-  claims take a replica from each other by turns.
-- Training grows only into units that were free for `settle` seconds, and not within `start_pause` after serving took
+  gainer's share afterwards is at most that of the giver, as with Kueue's LessThanOrEqualToFinalShare. No two claims
+  take a replica from each other by turns.
+- Training grows only into units that were free for `settle` seconds, and not within `start_pause` after others took
   something back. What a job has grown by stays for `min_runtime`, unless a lower band needs it.
-- A training job starts with its whole minimum. From then on the minimum is a floor, before its Pods run, too.
+- A training job starts with its whole minimum. From then on the minimum is a floor, also before its Pods run.
 - Grants never exceed what can be placed node by node (`paper`).
 """
 
@@ -25,7 +26,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from autoscaler.gpu.claims import AllocationSettings, Band, Claim, Gift, Grant, Place, Rule
+from autoscaler.gpu.claims import AllocationSettings, Band, Claim, Gift, Grant, Place, Rule, Tenant
 from autoscaler.gpu.paper import Paper
 from autoscaler.gpu.units import Amounts
 
@@ -103,19 +104,27 @@ def allocate(
 class _Filled:
     """A claim while it is filled: replicas granted, and those of them that stay on their nodes."""
 
-    __slots__ = ("claim", "granted", "keeps", "left", "price", "rule")
+    __slots__ = (
+        "amount", "band", "claim", "granted", "holds", "keeps", "left", "price", "resource", "rule", "step", "tenant",
+        "want",
+    )  # fmt: skip
 
-    def __init__(self, claim: Claim, price: float) -> None:
+    def __init__(self, claim: Claim, price: float, tenant: Tenant) -> None:
         self.claim = claim
+        self.tenant = tenant
         self.price = price  # of one replica
+        self.step = price / claim.weight
+        self.band, self.holds = claim.band, claim.holds
+        self.resource, self.amount = claim.shape.resource, claim.shape.amount
+        self.want = max(claim.want, claim.least)
         self.granted = 0
         self.left = [(node, count) for node, count in sorted(claim.held.items()) if count > 0]
         self.keeps: dict[str, int] = {}
         self.rule = Rule.SHORT
 
-    @property
-    def share(self) -> float:
-        return self.granted * self.price / self.claim.weight
+    def next_share(self) -> float:
+        """Return the share with one more replica."""
+        return (self.granted + 1) * self.step
 
 
 _Target = Callable[[_Filled], int]
@@ -123,11 +132,11 @@ _Target = Callable[[_Filled], int]
 
 
 def _want(one: _Filled) -> int:
-    return max(one.claim.want, one.claim.least)
+    return one.want
 
 
 def _held(one: _Filled) -> int:
-    return min(one.claim.want, one.claim.holds)
+    return min(one.claim.want, one.holds)
 
 
 class _Run:
@@ -138,21 +147,27 @@ class _Run:
     ) -> None:
         self._settings = settings
         self._now = now
-        self._places = places
         self._paper = Paper(places, claims)
-        self._filled = [_Filled(claim, self._price(claim, places)) for claim in claims]
+        types: defaultdict[str, set[str]] = defaultdict(set)
+        for place in places:
+            types[place.resource].add(place.type)
+        self._filled = [
+            _Filled(claim, self._price(claim, types[claim.shape.resource]), settings.tenant(claim.tenant))
+            for claim in claims
+        ]
         self._of_tenant: defaultdict[str, float] = defaultdict(float)  # tenant → money
         self._units: defaultdict[tuple[str, str], int] = defaultdict(int)  # tenant, resource → units
         self._free = {resource: self._paper.free(resource) for resource in {place.resource for place in places}}
         self._growth: defaultdict[str, int] = defaultdict(int)  # resource → units granted as growth
         self._allowed: dict[str, int] = {}  # resource → most of these units, with new replicas
 
-    def _price(self, claim: Claim, places: Sequence[Place]) -> float:
+    def _price(self, claim: Claim, types: Iterable[str]) -> float:
         """Return the price of a replica: of its first type, else of the most expensive type that it may get."""
         prices, shape = self._settings.prices, claim.shape
-        types = shape.types or {place.type for place in places if place.resource == shape.resource}
         default = prices.get(shape.resource, 1.0)
-        return shape.amount * max((prices.get(type, default) for type in types), default=default)
+        if not prices:
+            return shape.amount * default
+        return shape.amount * max((prices.get(one, default) for one in shape.types or types), default=default)
 
     def fill(self, state: AllocatorState) -> None:
         """Grant replicas band by band."""
@@ -163,7 +178,7 @@ class _Run:
                 self._fill_bands([one for one in self._filled if one.claim.tenant == name], tenant.guarantee)
         self._fill_bands(self._filled)
         self._measure_demand()
-        growing = [one for one in self._filled if one.claim.band is Band.GROWTH and one.granted >= one.claim.least]
+        growing = [one for one in self._filled if one.band is Band.GROWTH and one.granted >= one.claim.least]
         self._by_priority([one for one in growing if self._is_young(one)], _held)
         self._by_priority(growing, _want)
 
@@ -175,7 +190,7 @@ class _Run:
     def _fill_bands(self, group: Sequence[_Filled], most: Amounts | None = None) -> None:
         """Fill all bands but growth."""
         for band in (Band.SERVING, Band.POOL):
-            self._by_priority([one for one in group if one.claim.band is band], _want, most)
+            self._by_priority([one for one in group if one.band is band], _want, most)
         self._start_gangs(group, most)
 
     def _by_priority(self, group: Sequence[_Filled], wanted: _Target, most: Amounts | None = None) -> None:
@@ -206,13 +221,14 @@ class _Run:
                 heapq.heappush(tenants, self._tenant_turn(name, queue[0], group))
 
     def _turn(self, one: _Filled, number: int) -> tuple[float, bool, str, int]:
-        """Return the order of a claim in its tenant: least share, then who holds its next replica, then by name."""
-        return one.share, not one.left, one.claim.name, number
+        """Return the order of a claim in its tenant: least next share, then who holds that replica, then by name."""
+        return one.next_share(), not one.left, one.claim.name, number
 
     def _tenant_turn(
         self, name: str, first: tuple[float, bool, str, int], group: Sequence[_Filled]
     ) -> tuple[float, bool, str]:
-        return self._of_tenant[name] / self._settings.tenant(name).weight, first[1], name
+        money = self._of_tenant[name] + group[first[-1]].price
+        return money / group[first[-1]].tenant.weight, first[1], name
 
     def _give(self, one: _Filled, most: Amounts | None) -> bool:
         """Grant one more replica, if it fits and is allowed."""
@@ -220,31 +236,30 @@ class _Run:
         if not allowed or not self._put(one):
             one.rule = Rule.SHORT if allowed else one.rule
             return False
-        claim, resource, amount = one.claim, one.claim.shape.resource, one.claim.shape.amount
+        claim, resource, amount = one.claim, one.resource, one.amount
         if claim.kind == "training" and one.granted >= claim.least:
             self._growth[resource] += amount
         one.granted += 1
         self._units[claim.tenant, resource] += amount
         self._free[resource] -= amount
-        self._of_tenant[claim.tenant] += one.price
+        if self._units[claim.tenant, resource] > one.tenant.guarantee.get(resource, 0):
+            self._of_tenant[claim.tenant] += one.price
         return True
 
     def _may_have(self, one: _Filled, most: Amounts | None) -> bool:
         """Return whether the next replica keeps the limits, and set the reason if it does not."""
-        claim = one.claim
-        shape = claim.shape
-        resource, amount, key = shape.resource, shape.amount, (claim.tenant, shape.resource)
-        after = self._units[key] + amount
+        claim, resource, amount = one.claim, one.resource, one.amount
+        after = self._units[claim.tenant, resource] + amount
         if most is not None and after > most.get(resource, 0):
             return False
         one.rule = Rule.SHORT
-        limit = self._settings.tenant(claim.tenant).limit.get(resource)
+        limit = one.tenant.limit.get(resource)
         if limit is not None and after > limit:
             one.rule = Rule.LIMIT
             return False
         if claim.kind == "serving":
             return True
-        is_new = one.granted >= max(claim.least, claim.holds)
+        is_new = one.granted >= max(claim.least, one.holds)
         if claim.kind == "training" and is_new and one.granted >= claim.least:
             allowed = self._allowed.get(resource)
             if allowed is not None and self._growth[resource] + amount > allowed:
@@ -270,37 +285,38 @@ class _Run:
 
     def _start_gangs(self, group: Sequence[_Filled], most: Amounts | None) -> None:
         """Grant waiting training jobs their minimum as a whole, oldest first. Younger ones may pass for a while."""
-        waiting = [one for one in group if one.claim.band is Band.GROWTH and one.granted < one.claim.least]
+        waiting = [one for one in group if one.band is Band.GROWTH and one.granted < one.claim.least]
         blocked: set[str] = set()
         for one in sorted(waiting, key=lambda one: (-one.claim.priority, one.claim.since, one.claim.name)):
-            claim, resource = one.claim, one.claim.shape.resource
+            claim, resource = one.claim, one.resource
             one.rule = Rule.GANG
             if resource in blocked:
                 continue
-            before, state, left = one.granted, self._paper.mark(), list(one.left)
+            money = self._of_tenant[claim.tenant]
+            before, mark, left, keeps = one.granted, self._paper.mark(), list(one.left), dict(one.keeps)
             while one.granted < claim.least and self._give(one, most):
                 pass
             if one.granted < claim.least:
                 self._take_back(one, before)
-                self._paper.restore(state)
-                one.left, one.keeps = left, {}
+                self._of_tenant[claim.tenant] = money
+                self._paper.restore(mark)
+                one.left, one.keeps = left, keeps
                 one.rule = one.rule if one.rule is Rule.LIMIT else Rule.GANG
                 is_old = self._now - claim.since > self._settings.patience
                 if is_old and most is None and one.rule is Rule.GANG:
                     blocked.add(resource)
 
     def _take_back(self, one: _Filled, granted: int) -> None:
-        claim, replicas = one.claim, one.granted - granted
-        self._units[claim.tenant, claim.shape.resource] -= replicas * claim.shape.amount
-        self._free[claim.shape.resource] += replicas * claim.shape.amount
-        self._of_tenant[claim.tenant] -= replicas * one.price
+        units = (one.granted - granted) * one.amount
+        self._units[one.claim.tenant, one.resource] -= units
+        self._free[one.resource] += units
         one.granted = granted
 
     def _measure_demand(self) -> None:
         """Record what all but growth were granted, and find how much training may grow."""
         granted: defaultdict[str, int] = defaultdict(int)
         for one in self._filled:
-            granted[one.claim.shape.resource] += one.granted * one.claim.shape.amount
+            granted[one.resource] += one.granted * one.amount
         self._demand: dict[str, tuple[tuple[float, int], ...]] = {}
         begin = self._now - self._settings.settle
         for resource, free in self._free.items():
@@ -335,21 +351,20 @@ class _Run:
 
     def _gifts(self) -> dict[str, tuple[Gift, ...]]:
         """Return who gives units for whom: gainers in the order of their bands, givers from the highest band."""
-        gains: defaultdict[str, list[list[object]]] = defaultdict(list)
-        order = sorted(self._filled, key=lambda one: (one.claim.band, -one.claim.priority, one.claim.name))
+        order = sorted(self._filled, key=lambda one: (one.band, -one.claim.priority, one.claim.name))
         givers = [
-            [one.claim.name, one.claim.shape.resource, (one.claim.holds - one.granted) * one.claim.shape.amount]
+            [one.claim.name, one.resource, (one.holds - one.granted) * one.amount]
             for one in reversed(order)
-            if one.granted < one.claim.holds
+            if one.granted < one.holds
         ]
         found: dict[str, tuple[Gift, ...]] = {}
         for one in order:
-            missing = (one.granted - one.claim.holds) * one.claim.shape.amount
+            missing = (one.granted - one.holds) * one.amount
             given = []
             for giver in givers:
                 if missing <= 0:
                     break
-                if giver[1] != one.claim.shape.resource or giver[2] <= 0:
+                if giver[1] != one.resource or giver[2] <= 0:
                     continue
                 units = min(missing, giver[2])
                 giver[2] -= units
@@ -363,7 +378,7 @@ class _Run:
         """Return the replicas that claims hold and were not granted any more, by node."""
         found = {}
         for one in self._filled:
-            if one.claim.holds > one.granted and one.claim.shape.pods == 1:
+            if one.holds > one.granted and one.claim.shape.pods == 1:
                 lost = {
                     node: count - one.keeps.get(node, 0)
                     for node, count in one.claim.held.items()

@@ -1,23 +1,27 @@
 """Placing on paper: which nodes have room for which replicas. Nothing is bound; the scheduler places the Pods.
 
-Counting free units in total is not enough: a training Pod of 5 units that ends makes room for one server of 3 units, not
-for more. So grants never exceed what fits node by node.
+Counting free units in total is not enough: a training Pod of 5 units that ends makes room for one server of 3
+units, and no more. So grants never exceed what fits node by node.
 
 Each place has two numbers. `paper` are the units that no claim was granted yet, so that later claims lose what earlier
 ones take. `idle` are those that nobody holds either. A new replica takes idle units if some place has enough (best
 fit), else it displaces others where it displaces the fewest.
+
+Places that no claim can tell apart form a class, and a class has its places by their two numbers. So a replica is
+placed in a time that does not depend on the number of nodes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 from autoscaler.gpu.claims import Claim, Place, Shape
+from autoscaler.gpu.tolerations import is_tolerated
 
-_BLOCKING: Final = ("NoSchedule", "NoExecute")
-Taken = tuple[int, int]
-"""The index of a place, and the idle units that were taken there."""
+Pair = tuple[int, int]
+"""Units of a place on paper, and idle ones."""
 
 
 class Sums(NamedTuple):
@@ -28,130 +32,153 @@ class Sums(NamedTuple):
     largest: int
 
 
+class _Class:
+    """Places that no claim can tell apart, by their pair of units."""
+
+    __slots__ = ("members", "pairs", "sample")
+
+    def __init__(self, sample: Place) -> None:
+        self.sample = sample
+        self.members: list[int] = []
+        self.pairs: dict[Pair, dict[int, None]] = {}  # ordered sets
+
+    def add(self, pair: Pair, number: int) -> None:
+        self.pairs.setdefault(pair, {})[number] = None
+
+    def move(self, number: int, before: Pair, after: Pair) -> None:
+        places = self.pairs[before]
+        del places[number]
+        if not places:
+            del self.pairs[before]
+        self.add(after, number)
+
+    def best(self, units: int) -> int:
+        """Return the place for a Pod of so many units; -1 if none has room."""
+        found, least = None, (units + 1, 0)
+        for pair in self.pairs:
+            paper, idle = pair
+            if paper >= units:
+                rank = (0, idle) if idle >= units else (units - idle, paper)
+                if rank < least:
+                    found, least = pair, rank
+        return -1 if found is None else next(iter(self.pairs[found]))
+
+
 class Paper:
     """The places with their units on paper."""
 
-    def __init__(self, places: Iterable[Place], claims: Iterable[Claim]) -> None:
+    def __init__(self, places: Iterable[Place], claims: Sequence[Claim]) -> None:
         self._places = sorted(places, key=lambda place: (place.resource, place.node))
         self._index = {(place.resource, place.node): number for number, place in enumerate(self._places)}
-        self._paper = [place.units for place in self._places]
-        self._idle = list(self._paper)
+        held = [0] * len(self._places)
         for claim in claims:
             for node, replicas in claim.held.items():
                 if (number := self._index.get((claim.shape.resource, node))) is not None:
-                    self._idle[number] -= min(self._idle[number], replicas * claim.shape.amount)
-        self._fitting: dict[int, Sequence[int]] = {}  # of a shape, by its id: shapes live as long as the claims
-        self._kinds: dict[tuple[Any, ...], Sequence[int]] = {}
-        self._sums: dict[int, Sums] = {}
-
-    def sums(self, shape: Shape) -> Sums:
-        """Return the units of all places that fit the shape. Call it when everything is granted."""
-        fitting = self.fitting(shape)
-        found = self._sums.get(id(fitting))
-        if found is None:
-            units = [self._places[number].units for number in fitting]
-            free = sum(self._paper[number] for number in fitting)
-            found = self._sums[id(fitting)] = Sums(sum(units), free, max(units, default=0))
-        return found
+                    held[number] += replicas * claim.shape.amount
+        self._units = [
+            place.units if place.open else min(place.units, taken)
+            for place, taken in zip(self._places, held, strict=True)
+        ]
+        self._paper = list(self._units)
+        self._idle = [max(0, units - taken) for units, taken in zip(self._units, held, strict=True)]
+        self._classes = self._make_classes(claims)
+        self._fitting: dict[int, tuple[_Class, ...]] = {}  # by the id of the shape
+        self._alike: dict[Any, tuple[_Class, ...]] = {}  # by the parts of a shape that decide it
+        self._full: dict[tuple[_Class, ...], int] = {}  # classes → the least units of a Pod that found no room
+        self._sums: dict[tuple[_Class, ...], Sums] = {}
+        self._log: list[tuple[int, int, int]] = []  # place, units on paper, idle units that were taken
 
     def free(self, resource: str) -> int:
         """Return the units of a resource that no claim was granted yet."""
         return sum(units for place, units in zip(self._places, self._paper, strict=True) if place.resource == resource)
+
+    def sums(self, shape: Shape) -> Sums:
+        """Return the units of all places that fit the shape. Call it when everything is granted."""
+        fitting = self._classes_for(shape)
+        found = self._sums.get(fitting)
+        if found is None:
+            numbers = [number for one in fitting for number in one.members]
+            units = [self._units[number] for number in numbers]
+            free = sum(self._paper[number] for number in numbers)
+            found = self._sums[fitting] = Sums(sum(units), free, max(units, default=0))
+        return found
 
     def keep(self, claim: Claim, node: str) -> bool:
         """Grant a replica of one Pod that is held on the node. Return False if others were granted its units."""
         number = self._index.get((claim.shape.resource, node))
         if number is None or self._paper[number] < claim.shape.units:
             return False
-        self._paper[number] -= claim.shape.units
+        self._take(number, claim.shape.units, 0)
         return True
 
     def place(self, shape: Shape) -> bool:
         """Grant a new replica, all its Pods or none."""
-        done: list[Taken] = []
+        classes, units, mark = self._classes_for(shape), shape.units, self.mark()
+        if units >= self._full.get(classes, units + 1):
+            return False
         for _ in range(shape.pods):
-            taken = self._take(shape)
-            if taken is None:
-                self._undo(shape, done)
+            for one in classes:  # those of a better type first
+                if (number := one.best(units)) >= 0:
+                    self._take(number, units, min(units, self._idle[number]))
+                    break
+            else:
+                if shape.pods == 1:
+                    self._full[classes] = units
+                self.restore(mark)
                 return False
-            done.append(taken)
         return True
 
-    def mark(self) -> tuple[list[int], list[int]]:
+    def mark(self) -> int:
         """Return the present state, for `restore`."""
-        return list(self._paper), list(self._idle)
+        return len(self._log)
 
-    def restore(self, state: tuple[list[int], list[int]]) -> None:
-        """Return to a state of `mark`."""
-        self._paper, self._idle = list(state[0]), list(state[1])
+    def restore(self, mark: int) -> None:
+        """Undo everything since `mark`."""
+        if len(self._log) > mark:
+            self._full.clear()
+        while len(self._log) > mark:
+            number, units, idle = self._log.pop()
+            self._set(number, self._paper[number] + units, self._idle[number] + idle)
 
-    def fitting(self, shape: Shape) -> Sequence[int]:
-        """Return the places whose type, labels and taints fit the shape, those of the best type first."""
-        found = self._fitting.get(id(shape))
-        if found is None:
-            selector = tuple(sorted(shape.node_selector.items()))
-            kind = (shape.resource, shape.types, selector, repr(shape.tolerations))
-            found = self._kinds.get(kind)
-            if found is None:
-                found = self._kinds[kind] = self._find(shape)
-            self._fitting[id(shape)] = found
-        return found
+    def _take(self, number: int, units: int, idle: int) -> None:
+        self._log.append((number, units, idle))
+        self._set(number, self._paper[number] - units, self._idle[number] - idle)
 
-    def _find(self, shape: Shape) -> Sequence[int]:
-        ranks = {type: rank for rank, type in enumerate(shape.types)}
-        fitting = [
-            number
-            for number, place in enumerate(self._places)
-            if place.resource == shape.resource
-            and place.open
-            and (not ranks or place.type in ranks)
-            and _selects(shape.node_selector, place.labels)
-            and _tolerates(shape.tolerations, place.taints)
-        ]
-        return sorted(fitting, key=lambda number: ranks.get(self._places[number].type, 0)) if ranks else fitting
+    def _set(self, number: int, paper: int, idle: int) -> None:
+        if (place_class := self._class_of[number]) is not None:
+            place_class.move(number, (self._paper[number], self._idle[number]), (paper, idle))
+        self._paper[number], self._idle[number] = paper, idle
 
-    def _take(self, shape: Shape) -> Taken | None:
-        """Take the units of one Pod: of the best type with room, where it leaves the least idle or displaces least."""
-        units, paper, idle = shape.units, self._paper, self._idle
-        best, best_rank = -1, (0, 0)
-        kind = None
-        for number in self.fitting(shape):
-            if paper[number] < units:
+    def _make_classes(self, claims: Iterable[Claim]) -> tuple[_Class, ...]:
+        """Group open places. Only labels that some claim selects tell places apart."""
+        selected = {name for claim in claims for name in claim.shape.node_selector}
+        found: dict[Any, _Class] = {}
+        self._class_of: list[_Class | None] = [None] * len(self._places)
+        for number, place in enumerate(self._places):
+            if not place.open:
                 continue
-            if shape.types:
-                if best >= 0 and self._places[number].type != kind:
-                    break  # the better type has room
-                kind = self._places[number].type
-            missing = units - idle[number]
-            rank = (missing, paper[number]) if missing > 0 else (0, idle[number])
-            if best < 0 or rank < best_rank:
-                best, best_rank = number, rank
-        if best < 0:
-            return None
-        taken = min(units, idle[best])
-        paper[best] -= units
-        idle[best] -= taken
-        return best, taken
+            labels = tuple((name, place.labels.get(name)) for name in sorted(selected)) if selected else ()
+            key = (place.resource, place.type, labels, repr(place.taints) if place.taints else "")
+            one = self._class_of[number] = found.setdefault(key, _Class(place))
+            one.members.append(number)
+            one.add((self._paper[number], self._idle[number]), number)
+        return tuple(found.values())
 
-    def _undo(self, shape: Shape, done: Iterable[Taken]) -> None:
-        for number, taken in done:
-            self._paper[number] += shape.units
-            self._idle[number] += taken
-
-
-def _selects(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:
-    return all(labels.get(name) == value for name, value in selector.items())
-
-
-def _tolerates(tolerations: Iterable[Mapping[str, Any]], taints: Iterable[Mapping[str, Any]]) -> bool:
-    return all(
-        taint.get("effect") not in _BLOCKING or any(_matches(one, taint) for one in tolerations) for taint in taints
-    )
-
-
-def _matches(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
-    if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
-        return False
-    if toleration.get("operator") == "Exists":
-        return not toleration.get("key") or toleration["key"] == taint.get("key")
-    return toleration.get("key") == taint.get("key") and (toleration.get("value") or "") == (taint.get("value") or "")
+    def _classes_for(self, shape: Shape) -> tuple[_Class, ...]:
+        """Return the classes that fit a shape, those of its best type first."""
+        if (found := self._fitting.get(id(shape))) is not None:  # shapes live as long as the claims
+            return found
+        key = (shape.resource, shape.types, tuple(shape.node_selector.items()), repr(shape.tolerations))
+        if (found := self._alike.get(key)) is None:
+            ranks = defaultdict(int, {name: rank for rank, name in enumerate(shape.types)})
+            fitting = [
+                one
+                for one in self._classes
+                if one.sample.resource == shape.resource
+                and (not shape.types or one.sample.type in shape.types)
+                and all(one.sample.labels.get(name) == value for name, value in shape.node_selector.items())
+                and all(is_tolerated(taint, shape.tolerations, (shape.resource,)) for taint in one.sample.taints)
+            ]
+            found = self._alike[key] = tuple(sorted(fitting, key=lambda one: ranks[one.sample.type]))
+        self._fitting[id(shape)] = found
+        return found
