@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, NamedTuple
 
 from autoscaler.gpu.allocator import Allocation, AllocatorState, allocate, exceeds
@@ -300,8 +300,9 @@ class GpuSharing:
         for job_key, job in jobs.items():
             if (shape := shape_of(job.template)) is None:
                 continue
-            name = names[job_key.holder] = str(Owner(*job_key.holder[:1], *job_key.key))
-            holds = held[job_key.holder]
+            shape = replace(shape, pods=shape.pods * job.pods)
+            name = names[job_key.holder] = str(Owner(job_key.kind.kind, *job_key.key))
+            holds = {node: workers for node, pods in held[job_key.holder].items() if (workers := pods // job.pods)}
             claims[name] = Claim(
                 name, job_key.key.namespace, "training", shape, job.most, job.least, holds,
                 since=self._since.setdefault(name, now), running=sum(holds.values()) >= job.least,

@@ -39,7 +39,7 @@ from tests.support.wait import eventually
 GPU = "nvidia.com/gpu"
 JOB = Kind("batch", "v1", "Job", "jobs")
 MODEL = "chat"
-POLICY = Policy(scale_target=1, target_utilization=1, max_replicas=4, scale_to_zero_after=20)
+POLICY = Policy(scale_target=1, target_utilization=1, max_replicas=4, scale_to_zero_after=20, initial_scale=0)
 
 
 class GpuWorld:
@@ -57,7 +57,7 @@ class GpuWorld:
 
     async def create_node(self, gpus: int) -> None:
         """Create the node."""
-        status = {"allocatable": {GPU: str(gpus)}, "conditions": [{"type": "Ready", "status": "True"}]}
+        status = {"allocatable": {GPU: str(gpus)} if gpus else {}, "conditions": [{"type": "Ready", "status": "True"}]}
         await self.cluster.create(NODE, {"metadata": {"name": "a"}}, manager=TEST)
         await self.cluster.patch(NODE, "a", {"status": status}, manager=TEST, subresource="status")
 
@@ -107,7 +107,7 @@ class GpuWorld:
                     await self.cluster.delete(POD, name_of(pod), "default", grace_period=0)
         node = await self.cluster.get(NODE, "a")
         pods = (await self.cluster.list(POD)).items
-        free = int(node["status"]["allocatable"][GPU]) - sum(1 for pod in pods if pod["spec"].get("nodeName"))
+        free = int(node["status"]["allocatable"].get(GPU, 0)) - sum(1 for pod in pods if pod["spec"].get("nodeName"))
         for pod in pods:
             if not pod["spec"].get("nodeName") and not is_deleting(pod):
                 await self._schedule(pod, placed=free > 0)
@@ -115,7 +115,9 @@ class GpuWorld:
 
     async def _run_job(self, job: Object) -> None:
         pods = [pod for pod in (await self.cluster.list(POD)).items if labels_of(pod).get("job-name") == name_of(job)]
-        active = sorted((pod for pod in pods if not is_deleting(pod)), key=lambda pod: bool(pod["spec"].get("nodeName")))
+        active = sorted(
+            (pod for pod in pods if not is_deleting(pod)), key=lambda pod: bool(pod["spec"].get("nodeName"))
+        )
         wanted = int(job["spec"]["parallelism"])
         for pod in active[: max(0, len(active) - wanted)]:
             await self.cluster.delete(POD, name_of(pod), "default", grace_period=30 if self.end else 0)
@@ -139,7 +141,9 @@ class GpuWorld:
                            "lastTransitionTime": at}  # fmt: skip
             status: Object = {"phase": "Pending", "conditions": [unscheduled]}
         else:
-            scheduled, ready = ({"type": kind, "status": "True", "lastTransitionTime": at} for kind in ("PodScheduled", "Ready"))
+            scheduled, ready = (
+                {"type": kind, "status": "True", "lastTransitionTime": at} for kind in ("PodScheduled", "Ready")
+            )
             status = {"phase": "Running", "podIP": "127.0.0.1", "conditions": [scheduled, ready]}
             await self.cluster.patch(POD, name_of(pod), {"spec": {"nodeName": "a"}}, "default", manager=TEST)
         await self.cluster.patch(POD, name_of(pod), {"status": status}, "default", manager=TEST, subresource="status")
@@ -173,4 +177,6 @@ async def gpu_world(
         workloads = Workloads(cluster, informers, SystemClock())
         await stack.enter_async_context(at_work(informers.run(), workloads.run()))
         await eventually(lambda: watch.synced)
+        await world.until(world.mode, "Proxy")
+        await world.report_services(in_path=True)
         yield made
