@@ -304,8 +304,8 @@ class GpuSharing:
             if (shape := shape_of(job.template)) is None:
                 continue
             shape = replace(shape, pods=shape.pods * job.pods)
-            name = names[job_key.holder] = str(Owner(*job_key.holder[:1], *job_key.key))
-            holds = held[job_key.holder]
+            name = names[job_key.holder] = str(Owner(job_key.kind.kind, *job_key.key))
+            holds = {node: workers for node, pods in held[job_key.holder].items() if (workers := pods // job.pods)}
             claims[name] = Claim(
                 name, job_key.key.namespace, "training", shape, job.most, job.least, holds,
                 since=self._since.setdefault(name, now), running=sum(holds.values()) >= job.least,

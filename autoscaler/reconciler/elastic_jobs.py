@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from autoscaler.gpu.elastic import ElasticJob, read_job
+from autoscaler.gpu.elastic import ElasticJob, elastic_fault, read_job
 from autoscaler.gpu.sharing import GpuSharing, JobKey
 from clusters.base.api import Cluster
 from clusters.base.errors import Conflict, NotFound
@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 
 GIVES: Final = "GivesGPUs"
 GETS: Final = "GetsGPUs"
+INVALID: Final = "InvalidElastic"
 CHOICE: Final = 2.0
 """Seconds in which the controller of a job that became smaller deletes Pods of its choice."""
 
@@ -55,6 +56,8 @@ class ElasticJobs:
         obj = self._gpus.elastic[kind].get(key.name, key.namespace)
         if obj is None or is_deleting(obj):
             return None
+        if fault := elastic_fault(kind, obj):
+            await self._recorder.event(kind, obj, "Warning", INVALID, fault)
         job, target = read_job(kind, obj), self._gpus.size(JobKey(kind, key))
         if job is None or job.over or target is None:
             return None

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from autoscaler.scaling.decider import decide
 from autoscaler.scaling.reasons import render
-from autoscaler.scaling.table import AUTO, NAN, NEVER, PEAKS, DeciderState, Observations, Specs
+from autoscaler.scaling.table import AUTO, NAN, NEVER, PEAKS, UNLIMITED, DeciderState, Observations, Specs
 from tests.autoscaler.reference import before_of, decide_all, row_of
 
 counts = st.integers(0, 40)
@@ -59,6 +59,7 @@ observed_rows = st.fixed_dictionaries(
         "latency": st.floats(0, 30) | st.just(NAN),
         "answers": st.integers(0, 60).map(float),
         "adopted": st.booleans(),
+        "granted": st.integers(0, 5) | st.just(UNLIMITED),
     }
 )
 state_rows = st.fixed_dictionaries(

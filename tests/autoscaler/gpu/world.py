@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 
 from autoscaler.gpu.claims import AllocationSettings
 from autoscaler.gpu.elastic import ANNOTATION_ELASTIC, ELASTIC_KINDS
@@ -40,7 +39,7 @@ from tests.support.wait import eventually
 GPU = "nvidia.com/gpu"
 JOB = Kind("batch", "v1", "Job", "jobs")
 MODEL = "chat"
-POLICY = Policy(scale_target=1, target_utilization=1, max_replicas=4, scale_to_zero_after=20)
+POLICY = Policy(scale_target=1, target_utilization=1, max_replicas=4, scale_to_zero_after=20, initial_scale=0)
 
 
 class GpuWorld:
@@ -58,7 +57,7 @@ class GpuWorld:
 
     async def create_node(self, gpus: int) -> None:
         """Create the node."""
-        status = {"allocatable": {GPU: str(gpus)}, "conditions": [{"type": "Ready", "status": "True"}]}
+        status = {"allocatable": {GPU: str(gpus)} if gpus else {}, "conditions": [{"type": "Ready", "status": "True"}]}
         await self.cluster.create(NODE, {"metadata": {"name": "a"}}, manager=TEST)
         await self.cluster.patch(NODE, "a", {"status": status}, manager=TEST, subresource="status")
 
@@ -108,7 +107,7 @@ class GpuWorld:
                     await self.cluster.delete(POD, name_of(pod), "default", grace_period=0)
         node = await self.cluster.get(NODE, "a")
         pods = (await self.cluster.list(POD)).items
-        free = int(node["status"]["allocatable"][GPU]) - sum(1 for pod in pods if pod["spec"].get("nodeName"))
+        free = int(node["status"]["allocatable"].get(GPU, 0)) - sum(1 for pod in pods if pod["spec"].get("nodeName"))
         for pod in pods:
             if not pod["spec"].get("nodeName") and not is_deleting(pod):
                 await self._schedule(pod, placed=free > 0)
@@ -159,12 +158,8 @@ async def gpu_world(
     replicas: int = 0,
     end: float = 0.0,
     settings: AllocationSettings | None = None,
-    first: tuple[str, int, int, int] | None = None,
 ) -> AsyncIterator[GpuWorld]:
-    """Run the autoscaler over a node and a Model, whose first version starts with `replicas`.
-
-    `first` is a Job that runs before the Model exists, as `create_job` takes it.
-    """
+    """Run the autoscaler over a node and a Model."""
     clock = SteppedClock()
     watch = GpuWatch(cluster, clock, dict.fromkeys(ELASTIC_KINDS, trim_job))
     sharing = GpuSharing(watch, settings or AllocationSettings(), clock, 1.0)
@@ -173,10 +168,6 @@ async def gpu_world(
     await made.create_node(gpus)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(running(world))
-        if first is not None:
-            await made.create_job(*first)
-            await made.act()
-        policy = replace(policy, initial_scale=replicas)
         await world.create_revision(policy, replicas=replicas, labels={"knodel.dev/model": MODEL})
         labels = {LABEL_REVISION: REVISION_NAME}
         server = {"name": "server", "image": "server:1", "resources": {"limits": {GPU: "1"}}}
@@ -186,4 +177,6 @@ async def gpu_world(
         workloads = Workloads(cluster, informers, SystemClock())
         await stack.enter_async_context(at_work(informers.run(), workloads.run()))
         await eventually(lambda: watch.synced)
+        await world.until(world.mode, "Proxy")
+        await world.report_services(in_path=True)
         yield made
