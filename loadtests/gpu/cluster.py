@@ -74,14 +74,15 @@ class Pod:
 class Workload:
     """The Pods of one controller: a Deployment, or one role of a Job.
 
-    `end`: seconds from the deletion of a Pod until its units are free. `wanted`: the replicas that the controller
-    keeps.
+    `end`: seconds from the deletion of a Pod until its units are free. `evicts`: whether it may evict Pods of lower
+    priority (`preemptionPolicy`). `wanted`: the replicas that the controller keeps.
     """
 
     name: str
     units: int
     priority: int = 0
     end: float = 1.0
+    evicts: bool = True
     wanted: int = 0
     pods: dict[Pod, None] = field(default_factory=dict)
     """In order of creation, without those that have ended."""
@@ -147,8 +148,8 @@ class Cluster:
         )
 
     def is_waiting_above(self, priority: int) -> bool:
-        """Return whether a Pod of a higher priority has no node."""
-        return any(pod.workload.priority > priority for pod in self._pending)
+        """Return whether a Pod that may evict those of this priority has no node."""
+        return any(pod.workload.evicts and pod.workload.priority > priority for pod in self._pending)
 
     def at(self, time: float, action: Callable[[], None]) -> None:
         """Do something at a time."""
@@ -235,7 +236,7 @@ class Cluster:
                 self._bind(pod, node)
             elif reserved is not None:
                 continue
-            elif not self._evict_for(pod):
+            elif not pod.workload.evicts or not self._evict_for(pod):
                 hopeless.add(pod.workload)
                 continue
             self._next_slot = self.now + self._interval

@@ -20,8 +20,10 @@ CPU = 100
 NODES = (17,) * 46 + (18,) * 87
 OTHERS = 38
 """Units of each node that other Pods hold: 50.5 CPU in all."""
-SUBMIT = (10.0, 8.0)
-"""Seconds between two jobs of case 1, and of case 2: its script waits 5 s, and a submission took 3 s in its logs."""
+SUBMIT = (13.0, 8.0)
+"""Seconds between two jobs of case 1 and of case 2: the scripts wait 10 s and 5 s, a submission took 3 s in the logs."""
+FIRST = 8.0
+"""Seconds from the begin of case 1 until its first job is submitted: the script waits 5 s."""
 WARM = 60.0
 """Seconds before the first job of case 2, in which its servers start."""
 STEPS = ((0.0, 400), (120.0, 300), (210.0, 200), (300.0, 100), (390.0, 200), (480.0, 300), (570.0, 400))
@@ -109,7 +111,7 @@ def case_1(policy: Policy, sizes: Sizes | None = None, jobs: int = 20) -> Seen:
     scene = _scene(sizes)
     trainers = sizes.most if policy.name == "off" else sizes.least
     for number in range(jobs):
-        scene.cluster.at(SUBMIT[0] * number, _submission(policy, scene, sizes, number, trainers))
+        scene.cluster.at(FIRST + SUBMIT[0] * number, _submission(policy, scene, sizes, number, trainers))
     return _play(policy, scene, sizes, 0.0, END_1)
 
 
@@ -132,7 +134,7 @@ def with_end(sizes: Sizes, end: float) -> Sizes:
 
 
 def _scene(sizes: Sizes) -> Scene:
-    return Scene(Cluster(sizes.nodes, seed=sizes.seed))
+    return Scene(Cluster(sizes.nodes, seed=sizes.seed), sizes.others)
 
 
 def _submission(policy: Policy, scene: Scene, sizes: Sizes, number: int, trainers: int) -> Callable[[], None]:
@@ -141,8 +143,8 @@ def _submission(policy: Policy, scene: Scene, sizes: Sizes, number: int, trainer
 
     def submit() -> None:
         roles = {
-            Workload(f"{name}/servers", sizes.parameter_server, fixed): sizes.parameter_servers,
-            Workload(f"{name}/master", sizes.master, fixed): 1,
+            Workload(f"{name}/servers", sizes.parameter_server, fixed, evicts=False): sizes.parameter_servers,
+            Workload(f"{name}/master", sizes.master, fixed, evicts=False): 1,
         }
         job = TrainingJob(
             name, {role: size for role, size in roles.items() if role.units and size},

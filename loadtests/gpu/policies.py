@@ -9,7 +9,7 @@ from typing import Protocol
 
 from autoscaler.gpu.allocator import AllocatorState, allocate
 from autoscaler.gpu.claims import AllocationSettings, Claim, Kind, Place, Shape
-from loadtests.gpu.cluster import Cluster, Workload
+from loadtests.gpu.cluster import Cluster, Phase, Workload
 
 RESOURCE = "example.com/unit"
 
@@ -42,9 +42,10 @@ class Service:
 
 @dataclass(eq=False, slots=True)
 class Scene:
-    """What a policy sees and sets."""
+    """What a policy sees and sets. `others`: units of the nodes that Pods outside of the simulation hold."""
 
     cluster: Cluster
+    others: int = 0
     services: list[Service] = field(default_factory=list)
     jobs: list[TrainingJob] = field(default_factory=list)
 
@@ -94,8 +95,8 @@ class Edl(Fixed):
 
     Its rounds add one trainer to each job, the least fulfilled first, while requests stay within 97 % of the units and a
     node has room, and remove one from each, the most fulfilled first, while they are above, until nothing changes.
-    Requests include those of waiting Pods. Only jobs whose trainers all run are changed, unless no trainer of some job
-    runs.
+    Requests include those of Pods that wait or are being deleted. Only jobs whose trainers all run are changed, also those
+    that are being deleted counted, unless all trainers of some job are pending.
     """
 
     name = "EDL"
@@ -108,20 +109,20 @@ class Edl(Fixed):
 
     def tick(self, scene: Scene) -> None:
         """Change all jobs by what the rounds found."""
-        is_one_pending = any(not job.trainers.bound for job in scene.jobs)
+        is_one_pending = any(
+            len(job.trainers.pods) == job.trainers.count(Phase.PENDING, Phase.STARTING) for job in scene.jobs
+        )
         jobs = [
-            job
-            for job in scene.jobs
-            if is_one_pending or (job.trainers.running == len(job.trainers.active) == job.trainers.wanted)
+            job for job in scene.jobs if is_one_pending or job.trainers.running == len(job.trainers.pods)
         ]
-        for job, change in _edl_rounds(scene.cluster, jobs, self.limit).items():
+        most = self.limit * (scene.cluster.total + scene.others) - scene.others
+        for job, change in _edl_rounds(scene.cluster, jobs, most).items():
             if change:
                 scene.cluster.scale(job.trainers, job.trainers.wanted + change)
 
 
-def _edl_rounds(cluster: Cluster, jobs: Sequence[TrainingJob], limit: float) -> dict[TrainingJob, int]:
+def _edl_rounds(cluster: Cluster, jobs: Sequence[TrainingJob], most: float) -> dict[TrainingJob, int]:
     requests = sum(len(workload.pods) * workload.units for workload in cluster.workloads)
-    most = limit * cluster.total
     idle = [node.free for node in cluster.nodes]
     ordered = sorted(jobs, key=lambda job: (job.trainers.wanted - job.least) / (job.most - job.least))
     change = dict.fromkeys(ordered, 0)
@@ -144,9 +145,9 @@ def _edl_rounds(cluster: Cluster, jobs: Sequence[TrainingJob], limit: float) -> 
 
 
 class Knodel:
-    """Knodel's allocator, once a second. Pods of services may evict others, and fixed Pods of jobs may evict trainers.
+    """Knodel's allocator, once a second. Pods of services evict trainers; fixed Pods of jobs wait until these shrink.
 
-    While such a Pod waits for a node, the scheduler chooses the victims: a job's size is reduced only by Pods that have
+    While a Pod of a service waits for a node, the scheduler chooses the victims: a job's size is reduced only by Pods that have
     no node. When none waits, all jobs have what they were granted.
     """
 
