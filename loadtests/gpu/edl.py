@@ -47,7 +47,7 @@ class Sizes:
     master: int = 1 * CPU
     least: int = 2
     most: int = 60
-    end: float = 30.0
+    end: float = 31.0
     seed: int = 1
 
 
@@ -115,10 +115,10 @@ def case_1(policy: Policy, sizes: Sizes | None = None, jobs: int = 20) -> Seen:
     return _play(policy, scene, sizes, 0.0, END_1)
 
 
-def case_2(policy: Policy, sizes: Sizes | None = None) -> Seen:
-    """Play case 2. Jobs have 15 trainers at first."""
+def case_2(policy: Policy, sizes: Sizes | None = None, binds: float = 12.0) -> Seen:
+    """Play case 2 with a scheduler that binds so many Pods a second. Jobs have 15 trainers at first."""
     sizes = sizes or Sizes()
-    scene = _scene(sizes)
+    scene = _scene(sizes, binds)
     service = Service(scene.cluster.add(Workload("Deployment serving/nginx", sizes.server, policy.priorities[0])))
     scene.services.append(service)
     for time, servers in STEPS:
@@ -133,8 +133,8 @@ def with_end(sizes: Sizes, end: float) -> Sizes:
     return replace(sizes, end=end)
 
 
-def _scene(sizes: Sizes) -> Scene:
-    return Scene(Cluster(sizes.nodes, seed=sizes.seed), sizes.others)
+def _scene(sizes: Sizes, binds: float = 12.0) -> Scene:
+    return Scene(Cluster(sizes.nodes, seed=sizes.seed, binds=binds), sizes.others)
 
 
 def _submission(policy: Policy, scene: Scene, sizes: Sizes, number: int, trainers: int) -> Callable[[], None]:
