@@ -1,7 +1,7 @@
 """Play published experiments about shared clusters with the allocator of GPUs, in a simulated cluster.
 
-    python -m loadtests.gpu edl --case 2
-    python -m loadtests.gpu all --write
+python -m loadtests.gpu edl --case 2
+python -m loadtests.gpu all --write
 """
 
 from __future__ import annotations

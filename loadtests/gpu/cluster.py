@@ -307,4 +307,3 @@ def _victims(node: Node, pod: Pod) -> list[Pod] | None:
         else:
             victims.append(one)
     return victims
-

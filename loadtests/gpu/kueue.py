@@ -64,12 +64,18 @@ class _Line:
 def play_cohort(share: float = 1.0) -> KueueOutcome:
     """Play one cohort; all are alike. `share` of the workloads of each class."""
     shapes = {size.name: Shape("example.com/unit", size.units) for size in SIZES}
-    lines = [_Line(size, f"Job queue-{queue}/{size.name}", f"queue-{queue}") for queue in range(QUEUES) for size in SIZES]
+    lines = [
+        _Line(size, f"Job queue-{queue}/{size.name}", f"queue-{queue}") for queue in range(QUEUES) for size in SIZES
+    ]
     tenants = {
         line.tenant: Tenant(guarantee={"example.com/unit": QUOTA}, limit={"example.com/unit": QUOTA + BORROWED})
         for line in lines
     }
-    settings, state, place = AllocationSettings(tenants), AllocatorState(), Place("all", "example.com/unit", QUEUES * QUOTA)
+    settings, state, place = (
+        AllocationSettings(tenants),
+        AllocatorState(),
+        Place("all", "example.com/unit", QUEUES * QUOTA),
+    )
     waits: dict[str, list[float]] = {size.name: [] for size in SIZES}
     step, used, evicted, counts = 0, 0.0, 0, {size.name: math.ceil(size.count * share) for size in SIZES}
     while any(line.created < counts[line.size.name] or line.waiting or line.running for line in lines):

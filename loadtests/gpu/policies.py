@@ -112,9 +112,7 @@ class Edl(Fixed):
         is_one_pending = any(
             len(job.trainers.pods) == job.trainers.count(Phase.PENDING, Phase.STARTING) for job in scene.jobs
         )
-        jobs = [
-            job for job in scene.jobs if is_one_pending or job.trainers.running == len(job.trainers.pods)
-        ]
+        jobs = [job for job in scene.jobs if is_one_pending or job.trainers.running == len(job.trainers.pods)]
         most = self.limit * (scene.cluster.total + scene.others) - scene.others
         for job, change in _edl_rounds(scene.cluster, jobs, most).items():
             if change:

@@ -128,7 +128,9 @@ def elasticdl() -> ScenarioResult:
             Figure(f"{what}: Knodel, the second job waits", (jobs["Knodel"][1].began or math.inf) - second, "s", 0.0),
         ]
     return ScenarioResult(
-        "elasticdl", "ElasticDL: the second job starts at once and uses what is free. Speed is linear in units.", figures
+        "elasticdl",
+        "ElasticDL: the second job starts at once and uses what is free. Speed is linear in units.",
+        figures,
     )
 
 
@@ -152,7 +154,9 @@ def volcano() -> ScenarioResult:
             Figure(f"weights 1 : 3, {order}: units from 10.5 of 14", abs(jobs[1].held - 10.5), "", 1.0),
             Figure(f"weights 1 : 3, {order}: idle units", 14 - jobs[0].held - jobs[1].held, "", 0.0),
         ]
-    return ScenarioResult("volcano", "Volcano's demonstrations: gangs on 14 slots, and two queues of weight 1 : 3.", figures)
+    return ScenarioResult(
+        "volcano", "Volcano's demonstrations: gangs on 14 slots, and two queues of weight 1 : 3.", figures
+    )
 
 
 def kueue() -> ScenarioResult:
@@ -223,7 +227,9 @@ def fleet() -> ScenarioResult:
             Figure(f"fleet {seed}: wanted replicas not granted", 100.0 * found.missing, "%", 0.0),
             Figure(f"fleet {seed}: cheaper by", found.saved, "%", 30.0, least=True),
         ]
-    return ScenarioResult("fleet", "24 models for a day: one pool of nodes with 8 GPUs, against nodes of their own.", figures)
+    return ScenarioResult(
+        "fleet", "24 models for a day: one pool of nodes with 8 GPUs, against nodes of their own.", figures
+    )
 
 
 SCENARIOS: Mapping[str, Sequence[Callable[[], ScenarioResult]]] = {

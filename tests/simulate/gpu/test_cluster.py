@@ -68,7 +68,7 @@ def test_a_controller_deletes_waiting_pods_first_then_the_youngest() -> None:
     trainer = found.add(Workload("trainer", units=1, end=2.0))
     found.scale(trainer, 5)
     found.run_until(10.0)
-    first = list(trainer.pods)[0]
+    first = next(iter(trainer.pods))
     found.scale(trainer, 1)
     assert trainer.count(Phase.PENDING) == 0
     found.run_until(12.0)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from autoscaler.gpu.claims import Place
 from loadtests.gpu import edl
 from loadtests.gpu.__main__ import main
 from loadtests.gpu.evidence import markdown
@@ -14,7 +15,6 @@ from loadtests.gpu.kueue import play_cohort
 from loadtests.gpu.policies import Edl, Fixed, Knodel
 from loadtests.gpu.scenarios import elasticdl, volcano
 from loadtests.gpu.work import RESOURCE, Allocated, Work, fixed, play
-from autoscaler.gpu.claims import Place
 
 
 def test_fairness_is_one_for_equal_shares_and_one_nth_if_one_has_everything() -> None:
