@@ -14,6 +14,7 @@ from autoscaler.config import AutoscalerSettings
 from autoscaler.metrics.collector import MetricCollector
 from autoscaler.metrics.digest_page import DigestSource
 from autoscaler.metrics.response_latency import LatencySource
+from autoscaler.metrics.revision_page import revision_families
 from autoscaler.metrics.source import ActivatorLoad, MetricSource
 from autoscaler.reconciler.adapters import AdapterReports
 from autoscaler.reconciler.decision_recorder import DecisionRecorder
@@ -37,9 +38,9 @@ from autoscaler.warmpool.starts import WarmStarts
 from clusters.base.api import Cluster
 from clusters.base.clock import Clock
 from clusters.base.objects import DEPLOYMENT, POD, POD_AUTOSCALER, REPLICA_SET, SERVERLESS_SERVICE, WARM_POOL, Key
+from clusters.net.exposition import Family, Histogram
 from clusters.runtime.controller import Controller
 from clusters.runtime.informer import Informers
-from clusters.runtime.manager.metrics import Family
 from clusters.runtime.recorder import Recorder
 
 log = logging.getLogger(__name__)
@@ -164,9 +165,10 @@ class Autoscaler:
         """Return the revisions that are scaled here."""
         return self._scaler
 
-    def families(self) -> list[Family]:
+    def families(self) -> list[Family | Histogram]:
         """Return the metrics of the autoscaler."""
-        return self._collector.families()
+        revisions = revision_families(self._scaler.views(self._clock.monotonic()))
+        return [*self._collector.families(), *revisions, *self._decisions.counts.families()]
 
     async def tick(self) -> None:
         """Read all replicas, then decide for all revisions with replicas or queued requests."""

@@ -1,19 +1,20 @@
 """Who may have how many replicas with GPUs, when not all that is wanted fits. Pure.
 
-Engines place, preempt and share devices; this decides sizes, and says why. Claims are granted replicas band by band
-(`Band`): floors, serving, warm pools, the minimums of training jobs that wait, growth of elastic training. Within a band
-a higher priority comes first. Claims of the same priority are filled by turns: the next replica goes to the tenant that
-then has the least share for its weight, and there to the claim that then has the least share for its weight. A share is money: units times
-their price, over all resources; units within a guarantee do not count in the share of the tenant. This is progressive filling (Ghodsi et al., "Dominant Resource Fairness", NSDI 2011), in
-whole replicas, so there is no rounding.
+Engines place, preempt and share devices. This module decides sizes, and says why. Claims are granted replicas band by
+band (`Band`): floors, serving, warm pools, the minimums of training jobs that wait, growth of elastic training. Within a
+band a higher priority comes first. Claims of the same priority are filled by turns: the next replica goes to the tenant
+that then has the least share for its weight, and there to the claim that then has the least share for its weight. A
+share is money: units times their price, over all resources. Units within a guarantee do not count in the share of the
+tenant. This is progressive filling (Ghodsi et al., "Dominant Resource Fairness", NSDI 2011) in whole replicas, so there
+is no rounding.
 
 - A tenant's guarantee is filled before the bands. What the tenant does not want is lent, and reclaimed at once.
 - Of two claims with equal shares, the one that holds its next replica keeps it. So a replica moves only if the
-  gainer's share afterwards is at most that of the giver, as with Kueue's LessThanOrEqualToFinalShare, and no two
-  claims take a replica from each other by turns.
-- Training grows only into units that were free for `settle` seconds, and not within `start_pause` after serving took
+  gainer's share afterwards is at most that of the giver, as with Kueue's LessThanOrEqualToFinalShare. No two claims
+  take a replica from each other by turns.
+- Training grows only into units that were free for `settle` seconds, and not within `start_pause` after others took
   something back. What a job has grown by stays for `min_runtime`, unless a lower band needs it.
-- A training job starts with its whole minimum. From then on the minimum is a floor, before its Pods run, too.
+- A training job starts with its whole minimum. From then on the minimum is a floor, also before its Pods run.
 - Grants never exceed what can be placed node by node (`paper`).
 """
 
@@ -166,7 +167,7 @@ class _Run:
         default = prices.get(shape.resource, 1.0)
         if not prices:
             return shape.amount * default
-        return shape.amount * max((prices.get(type, default) for type in shape.types or types), default=default)
+        return shape.amount * max((prices.get(one, default) for one in shape.types or types), default=default)
 
     def fill(self, state: AllocatorState) -> None:
         """Grant replicas band by band."""
@@ -350,7 +351,6 @@ class _Run:
 
     def _gifts(self) -> dict[str, tuple[Gift, ...]]:
         """Return who gives units for whom: gainers in the order of their bands, givers from the highest band."""
-        gains: defaultdict[str, list[list[object]]] = defaultdict(list)
         order = sorted(self._filled, key=lambda one: (one.band, -one.claim.priority, one.claim.name))
         givers = [
             [one.claim.name, one.resource, (one.holds - one.granted) * one.amount]

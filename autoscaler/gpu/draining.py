@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from autoscaler.gpu.inventory import GpuNode, GpuPod, Inventory
 from autoscaler.gpu.tolerations import is_tolerated

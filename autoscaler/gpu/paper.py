@@ -1,7 +1,7 @@
 """Placing on paper: which nodes have room for which replicas. Nothing is bound; the scheduler places the Pods.
 
-Counting free units in total is not enough: a training Pod of 5 units that ends makes room for one server of 3 units, not
-for more. So grants never exceed what fits node by node.
+Counting free units in total is not enough: a training Pod of 5 units that ends makes room for one server of 3
+units, and no more. So grants never exceed what fits node by node.
 
 Each place has two numbers. `paper` are the units that no claim was granted yet, so that later claims lose what earlier
 ones take. `idle` are those that nobody holds either. A new replica takes idle units if some place has enough (best
@@ -170,7 +170,7 @@ class Paper:
             return found
         key = (shape.resource, shape.types, tuple(shape.node_selector.items()), repr(shape.tolerations))
         if (found := self._alike.get(key)) is None:
-            ranks = defaultdict(int, {type: rank for rank, type in enumerate(shape.types)})
+            ranks = defaultdict(int, {name: rank for rank, name in enumerate(shape.types)})
             fitting = [
                 one
                 for one in self._classes

@@ -17,6 +17,7 @@ import numpy as np
 
 from autoscaler.config import AutoscalerSettings
 from autoscaler.metrics.collector import RevisionReading
+from autoscaler.metrics.revision_page import RevisionView
 from autoscaler.metrics.source import LoadView
 from autoscaler.metrics.window import Windows
 from autoscaler.scaling.decider import decide, panic_window
@@ -77,6 +78,20 @@ class MultiScaler:
             return []
         found: list[float] = np.nan_to_num(self._panic(compact(self._index.numbers(keys)), now)).tolist()
         return found
+
+    def views(self, now: float) -> list[RevisionView]:
+        """Return what is known of each revision. `desired` is `UNDECIDED` before the first decision."""
+        keys = list(self)
+        works = self.current_works(keys, now)
+        rows = [self._index.number(key) for key in keys]
+        measured = self._measured
+        return [
+            RevisionView(
+                key, int(measured.desired[row]), int(measured.current[row]), int(measured.ready[row]), work,
+                self._loads(key).queued,
+            )
+            for key, row, work in zip(keys, rows, works, strict=True)
+        ]  # fmt: skip
 
     def set_spec(self, key: Key, spec: SpecRow) -> bool:
         """Add a revision, or change its row of `Specs`. Return whether anything changed."""

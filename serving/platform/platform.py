@@ -34,6 +34,7 @@ from clusters.base.objects import (
     MODEL,
     MODEL_EVENT,
     NAMESPACE,
+    POD,
     SECRET,
     WARM_POOL,
     Object,
@@ -52,9 +53,12 @@ from clusters.embedded.workloads import Workloads
 from clusters.gateway.token import ACTIVATOR, GatewayTokens
 from clusters.net.ssrf import LOOPBACK_HOSTS
 from clusters.runtime.informer import Informers
+from clusters.runtime.manager.metrics import controller_families, informer_families, process_families, render
 from eventing.auth.issuers import Discovery
 from eventing.webhook.webhook import make_webhook
 from serving.control_api.app import ControlApi
+from serving.observability.collector import ObjectMetrics
+from serving.observability.scraping import scrape_targets
 from serving.platform.admission import make_validators
 from serving.platform.control_server import Control, ensure_key_file
 from serving.platform.controllers import Controllers, Part
@@ -184,15 +188,17 @@ class Platform:
         cluster, clock, settings = self.cluster, self._clock, self._settings
         informers = self._informers = Informers(cluster, clock)
         self._compose_data_plane(informers)
+        self._autoscaler = self._make_autoscaler(informers)
         self._machine: tuple[Part, ...] = (
             KnativeServing(cluster, informers, clock=clock, domain=self._domain, url=self._url),
             Workloads(cluster, informers, clock),
-            self._make_autoscaler(informers),
+            self._autoscaler,
         )
         files = EventFiles(self.state / KEPT_FOLDER, size_limit(os.environ))
         self._controllers = Controllers(cluster, informers, settings, clock, AllOn(), reach=_everywhere, files=files)
         issuers = Discovery(lambda: LOOPBACK_HOSTS | issuer_hosts_of(settings.events))
         limits = limits_of(settings.events)
+        self._objects = ObjectMetrics(informers)
         self._webhook = make_webhook(cluster, informers[EVENT_SOURCE], issuers, clock, limits=limits, reach=_everywhere)
 
     def _compose_data_plane(self, informers: Informers) -> None:
@@ -270,6 +276,21 @@ class Platform:
             version=VERSION,
             ready=self.ready.is_set,
             trouble=self._store.write_error,
+            metrics=self._metrics_page,
+            targets=lambda: scrape_targets(self._informers[POD]),
+        )
+
+    def _metrics_page(self) -> str:
+        """Return the metrics of all controllers of this process, of their objects, and of the webhook."""
+        return render(
+            [
+                *controller_families((*self._controllers.queues, *self._autoscaler.controllers)),
+                *informer_families(self._informers),
+                *self._autoscaler.families(),
+                *self._objects.families(),
+                *self._webhook.families(),
+                *process_families(),
+            ]
         )
 
     def _announce(self) -> None:
