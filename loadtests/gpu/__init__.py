@@ -1,1 +1,1 @@
-"""The allocator of GPUs (`autoscaler.gpu`) in a simulated cluster, beside published experiments: `python -m loadtests.gpu`."""
+"""Published experiments on the allocator of GPUs, in a simulated cluster: `python -m loadtests.gpu`."""

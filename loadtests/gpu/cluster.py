@@ -1,10 +1,12 @@
 """A simulated cluster on a virtual clock: nodes, Pods, their controllers, and a scheduler with priorities.
 
-1. The scheduler binds the Pod of the highest priority first, then the oldest, at most `binds` Pods a second, on the node
+1. The scheduler binds the Pod of the highest priority first, then the oldest, at most `binds` Pods a second, on the
+node
    with the most free units (LeastAllocated, the default of kube-scheduler).
 2. A Pod that fits nowhere evicts Pods of lower priority, as kube-scheduler does: on the node with the fewest victims,
    and there no more than needed. The room is reserved for it until the victims have ended.
-3. A bound Pod runs after a start time. A deleted one holds its units until its end time has passed; until then its phase
+3. A bound Pod runs after a start time. A deleted one holds its units until its end time has passed; until then its
+phase
    is Running, as in Kubernetes.
 4. A controller replaces evicted Pods at once. It deletes Pods that have no node first, then the youngest.
 """
@@ -31,7 +33,7 @@ class Phase(Enum):
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """A node. `units` are what Pods of the simulation may hold; `reserved` are evicting Pods that wait for room here."""
+    """A node. `units` are what Pods of the simulation may hold; `reserved` are evicting Pods that wait for room here."""  # noqa: E501
 
     name: str
     units: int

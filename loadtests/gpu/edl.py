@@ -21,7 +21,7 @@ NODES = (17,) * 46 + (18,) * 87
 OTHERS = 38
 """Units of each node that other Pods hold: 50.5 CPU in all."""
 SUBMIT = (13.0, 8.0)
-"""Seconds between two jobs of case 1 and of case 2: the scripts wait 10 s and 5 s, a submission took 3 s in the logs."""
+"""Seconds between two jobs of case 1 and of case 2: the scripts wait 10 s and 5 s, submitting takes 3 s."""
 FIRST = 8.0
 """Seconds from the begin of case 1 until its first job is submitted: the script waits 5 s."""
 WARM = 60.0

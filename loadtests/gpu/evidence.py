@@ -12,7 +12,8 @@ EVIDENCE = Path(__file__).parents[2] / "docs" / "evidence" / "gpu.md"
 METHOD = "Simulated on a virtual clock with the allocator of the product; nothing here ran on a GPU."
 HEAD = """# Simulation: who gets how many GPUs
 
-`make gpu` plays published experiments with Knodel's own allocator (`autoscaler/gpu/allocator.py`) in a simulated cluster
+`make gpu` plays published experiments with Knodel's own allocator (`autoscaler/gpu/allocator.py`) in a simulated
+cluster
 and writes this page. The exit code is 1 if an aim is missed. Plots: `build/gpu/report.html`. One scenario:
 
     .venv/bin/python -m loadtests.gpu edl --case 2
@@ -21,10 +22,12 @@ and writes this page. The exit code is 1 if an aim is missed. Plots: `build/gpu/
 
 ## Where the numbers are from
 
-- *published*: figures of others. EDL's are from `doc/edl/experiment/README.md` of PaddlePaddle/edl before commit 310764e.
+- *published*: figures of others. EDL's are from `doc/edl/experiment/README.md` of PaddlePaddle/edl before commit
+  310764e.
   ElasticDL's are from its report, Kueue's are the limits of its own performance test, and Lyra's are from its paper
   (EuroSys 2023).
-- *from the logs*: computed from EDL's raw logs of 40 runs in the same folder. Its mean pending times divide the sum of 10
+- *from the logs*: computed from EDL's raw logs of 40 runs in the same folder. Its mean pending times divide the sum of
+  10
   passes by 11; the means of its own table are 47.2 s and 308.5 s. The limits below are around the published 42.9 s and
   280.5 s, and hold for 47.2 s and 308.5 s, too.
 - All others are ours. "from that" is the distance of the simulation from the published value.
@@ -35,9 +38,11 @@ and writes this page. The exit code is 1 if an aim is missed. Plots: `build/gpu/
 - A Pod starts in 3 to 9 s, evenly distributed. The scheduler binds 12 Pods a second, on the node with the most free
   CPU. Under Knodel, servers have a higher priority than trainers and evict them as kube-scheduler does. Under EDL, as
   then, nothing is evicted.
-- Trainers end in 31 s: the grace period of 30 s and a second of the kubelet. 30 s were assumed first; then EDL's missing
+- Trainers end in 31 s: the grace period of 30 s and a second of the kubelet. 30 s were assumed first; then EDL's
+  missing
   share is 0.201. Trainers that end in 5 s save their state when they are told to stop.
-- Jobs of EDL's case 1 are submitted 13 s apart and those of case 2 8 s apart: 10 s and 5 s of the scripts and 3 s for the
+- Jobs of EDL's case 1 are submitted 13 s apart and those of case 2 8 s apart: 10 s and 5 s of the scripts and 3 s for
+  the
   submission, as in the logs.
 - EDL's rules are those of `pkg/autoscaler.go` v0.1.0, every 5 s. Knodel decides each second, with its default settings.
 - ElasticDL's jobs have the amount of work with which the run without elasticity takes as long as published, and work

@@ -1,6 +1,7 @@
 """The bill of a fleet of models: nodes of one pool that all share, against nodes that each model has for its peak.
 
-Models take 1, 2 or 4 GPUs a replica, on nodes of 8. What they want follows the hours of the day, with peaks at different
+Models take 1, 2 or 4 GPUs a replica, on nodes of 8. What they want follows the hours of the day, with peaks at
+different
 times and random bursts. Both fleets start every wanted replica at once, so requests wait equally long.
 """
 

@@ -93,9 +93,11 @@ class Fixed:
 class Edl(Fixed):
     """The autoscaler of PaddlePaddle EDL, v0.1.0, `pkg/autoscaler.go`: every 5 s and when a job is submitted.
 
-    Its rounds add one trainer to each job, the least fulfilled first, while requests stay within 97 % of the units and a
+    Its rounds add one trainer to each job, the least fulfilled first, while requests stay within 97 % of the units and
+    a
     node has room, and remove one from each, the most fulfilled first, while they are above, until nothing changes.
-    Requests include those of Pods that wait or are being deleted. Only jobs whose trainers all run are changed, also those
+    Requests include those of Pods that wait or are being deleted. Only jobs whose trainers all run are changed, also
+    those
     that are being deleted counted, unless all trainers of some job are pending.
     """
 
@@ -145,7 +147,8 @@ def _edl_rounds(cluster: Cluster, jobs: Sequence[TrainingJob], most: float) -> d
 class Knodel:
     """Knodel's allocator, once a second. Pods of services evict trainers; fixed Pods of jobs wait until these shrink.
 
-    While a Pod of a service waits for a node, the scheduler chooses the victims: a job's size is reduced only by Pods that have
+    While a Pod of a service waits for a node, the scheduler chooses the victims: a job's size is reduced only by Pods that  # noqa: E501
+    have
     no node. When none waits, all jobs have what they were granted.
     """
 

@@ -77,7 +77,7 @@ def edl_case_2() -> ScenarioResult:
     ):  # fmt: skip
         figures += [
             Figure(f"{name}: missing servers", seen.missing(), "", 0.06 if end == QUICK_END else None),
-            Figure(f"{name}: 100 more serve after, longest (end, start, 2 s, 100 binds)", max(seen.waits_of_steps()), "s",
+            Figure(f"{name}: 100 more serve after, longest (end + start + 2 s + binds)", max(seen.waits_of_steps()), "s",
                    end + START + 2.0 + 100 / BINDS),
             Figure(f"{name}: utilisation (EDL's rules in the same run, less 1)", seen.use(0, 550), "%",
                    round(other.use(0, 550) - 1.0, 2), least=True),
@@ -143,7 +143,7 @@ def volcano() -> ScenarioResult:
         play(jobs, Allocated([_place(14)]), 180.0)
         figures += [
             Figure(f"{count} gangs of 6 Pods, no gang scheduling: ended in 180 s", ends, ""),
-            Figure(f"{count} gangs of 6 Pods, Knodel: ended", sum(job.ended is not None for job in jobs), "", count, least=True),
+            Figure(f"{count} gangs of 6 Pods, Knodel: ended", sum(job.ended is not None for job in jobs), "", count, least=True),  # noqa: E501
             Figure(f"{count} gangs of 6 Pods, Knodel: last ended (Volcano 64 for 5)", _last(jobs), "s", slowest),
         ]  # fmt: skip
     for order, begin in (("together", 0.0), ("the heavier 60 s later", 60.0)):
@@ -172,7 +172,7 @@ def kueue() -> ScenarioResult:
         Figure("evictions in a cohort, each lost its work", found.evicted, ""),
     ]
     return ScenarioResult(
-        "kueue", "Kueue's performance scenario. Decisions only: objects are written in no time, Kueue's are real writes.",
+        "kueue", "Kueue's performance scenario. Decisions only: Writes take no time, unlike Kueue's.",
         figures,
     )  # fmt: skip
 

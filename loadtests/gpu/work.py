@@ -89,7 +89,7 @@ class Allocated:
         node = self._places[0].node
         claims = [
             Claim(
-                job.name, job.tenant, "training", self._shape, job.most, job.least, {node: job.held} if job.held else {},
+                job.name, job.tenant, "training", self._shape, job.most, job.least, {node: job.held} if job.held else {},  # noqa: E501
                 since=job.submitted, running=job.held >= job.least,
             )
             for job in jobs
