@@ -147,9 +147,8 @@ def _edl_rounds(cluster: Cluster, jobs: Sequence[TrainingJob], most: float) -> d
 class Knodel:
     """Knodel's allocator, once a second. Pods of services evict trainers; fixed Pods of jobs wait until these shrink.
 
-    While a Pod of a service waits for a node, the scheduler chooses the victims: a job's size is reduced only by Pods that  # noqa: E501
-    have
-    no node. When none waits, all jobs have what they were granted.
+    While a Pod of a service waits for a node, the scheduler chooses the victims: a job's size is reduced only by Pods
+    that have no node. When none waits, all jobs have what they were granted.
     """
 
     name = "Knodel"

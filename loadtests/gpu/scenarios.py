@@ -77,8 +77,8 @@ def edl_case_2() -> ScenarioResult:
     ):  # fmt: skip
         figures += [
             Figure(f"{name}: missing servers", seen.missing(), "", 0.06 if end == QUICK_END else None),
-            Figure(f"{name}: 100 more serve after, longest (end + start + 2 s + binds)", max(seen.waits_of_steps()), "s",
-                   end + START + 2.0 + 100 / BINDS),
+            Figure(f"{name}: 100 more serve after, longest (end + start + 2 s + binds)",
+                   max(seen.waits_of_steps()), "s", end + START + 2.0 + 100 / BINDS),
             Figure(f"{name}: utilisation (EDL's rules in the same run, less 1)", seen.use(0, 550), "%",
                    round(other.use(0, 550) - 1.0, 2), least=True),
             Figure(f"{name}: utilisation off-peak", seen.use(*edl.OFF_PEAK), "%"),
