@@ -353,24 +353,18 @@ class _Run:
     def _gifts(self) -> dict[str, tuple[Gift, ...]]:
         """Return who gives units for whom: gainers in the order of their bands, givers from the highest band."""
         order = sorted(self._filled, key=lambda one: (one.band, -one.claim.priority, one.claim.name))
-        givers = [
-            [one.claim.name, one.resource, (one.holds - one.granted) * one.amount]
-            for one in reversed(order)
-            if one.granted < one.holds
-        ]
+        left = {one.claim.name: (one.holds - one.granted) * one.amount for one in order if one.granted < one.holds}
+        givers = [one for one in reversed(order) if one.claim.name in left]
         found: dict[str, tuple[Gift, ...]] = {}
-        for one in order:
+        for one in order if givers else ():
             missing = (one.granted - one.holds) * one.amount
             given = []
             for giver in givers:
-                if missing <= 0:
-                    break
-                if giver[1] != one.resource or giver[2] <= 0:
-                    continue
-                units = min(missing, giver[2])
-                giver[2] -= units
-                missing -= units
-                given.append(Gift(giver[0], units))
+                units = min(missing, left[giver.claim.name])
+                if units > 0 and giver.resource == one.resource:
+                    left[giver.claim.name] -= units
+                    missing -= units
+                    given.append(Gift(giver.claim.name, units))
             if given:
                 found[one.claim.name] = tuple(given)
         return found

@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeGuard
 
 from clusters.base.objects import Kind, Object, annotations_of, condition_of, labels_of
 
@@ -204,7 +204,7 @@ def _index(parts: list[Object], field: str, name: str | None, usual: str = "") -
     return names.index(usual) if usual in names else range(len(names))[-1]
 
 
-def _is_count(value: Any) -> bool:
+def _is_count(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST
 
 

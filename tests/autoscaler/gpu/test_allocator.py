@@ -18,8 +18,8 @@ GPU = "nvidia.com/gpu"
 ONE = Shape(GPU, 1)
 
 
-def nodes(count: int, units: int = 8, **more: str) -> list[Place]:
-    return [Place(f"node-{number}", GPU, units, **more) for number in range(count)]
+def nodes(count: int, units: int = 8, kind: str = "") -> list[Place]:
+    return [Place(f"node-{number}", GPU, units, kind) for number in range(count)]
 
 
 def serving(name: str, want: int, tenant: str = "team", shape: Shape = ONE, **more: object) -> Claim:
@@ -270,7 +270,7 @@ def test_node_selectors_and_taints_are_heeded() -> None:
 
 
 def test_a_type_that_no_node_has() -> None:
-    found = allocate(nodes(1, type="L4"), [serving("s", 1, shape=Shape(GPU, 1, types=("H100",)))])
+    found = allocate(nodes(1, kind="L4"), [serving("s", 1, shape=Shape(GPU, 1, types=("H100",)))])
     assert found.grants["s"].rule is Rule.NONE_FITS
     assert found.grants["s"].message == (
         "wants 1 replicas and gets 0: no node has the nvidia.com/gpu that one Pod takes"
