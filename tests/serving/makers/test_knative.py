@@ -8,11 +8,19 @@ from typing import Any
 import pytest
 
 import autoscaler.warmpool.claims.assignment as claims
+from autoscaler.gpu.shapes import ANNOTATION_PRIORITY, ANNOTATION_TYPES, ANNOTATION_WEIGHT
 from autoscaler.types import Policy
 from clusters.base.objects import SERVICE, Object, controller_of, labels_of
 from clusters.embedded.kubelet.process.images import expand
-from serving.makers.knative import make_configurations, make_policy, make_route, make_service, make_templates
-from serving.makers.knative_flags import VOLUME_CLAIMS, flags_needed
+from serving.makers.knative import (
+    make_configurations,
+    make_gpu_annotations,
+    make_policy,
+    make_route,
+    make_service,
+    make_templates,
+)
+from serving.makers.knative_flags import AFFINITY, VOLUME_CLAIMS, flags_needed
 from serving.makers.targets import first_traffic
 from serving.modelserver.base.assignment import BatchBounds, ModelBounds, parse_assignment
 from serving.modelserver.base.llm import AdapterSource, LlmParameters
@@ -44,6 +52,9 @@ def templates(**spec: Any) -> dict[str, Object]:
         {"targetUtilization": 0.5},
         {"scaleToZeroAfter": "5m"},
         {"holdQueue": 5},
+        {"priority": 5},
+        {"weight": 3},
+        {"resources": {"gpuTypes": ["NVIDIA-L4"]}},
         {"visibility": "cluster-local"},
         {"traffic": [{"latest": True, "percent": 100, "tag": "blue"}]},
         {"canaryTrafficPercent": 10},
@@ -64,6 +75,8 @@ def test_scaling_traffic_and_other_spellings_make_no_revision(change: dict[str, 
     "change",
     [
         {"storageUri": "file:///models/other"},
+        {"resources": {"gpu": 1}},
+        {"resources": {"gpu": 1, "gpuTypes": ["NVIDIA-L4"]}},
         {"digest": DIGEST},
         {"version": "8"},
         {"modelFormat": "onnx"},
@@ -131,6 +144,35 @@ def test_the_pod_is_restricted() -> None:
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     assert spec["automountServiceAccountToken"] is False
     assert container["env"] == [{"name": "KNODEL_DIGESTS", "value": "/etc/knodel/digests"}]
+
+
+def test_types_of_gpu_select_nodes_the_best_first() -> None:
+    made = templates(resources={"gpu": 1, "gpuTypes": ["NVIDIA-H100-80GB-HBM3", "NVIDIA-L4"]})["magika"]
+    affinity = made["spec"]["affinity"]["nodeAffinity"]
+    terms = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert terms[0]["matchExpressions"] == [
+        {"key": "nvidia.com/gpu.product", "operator": "In", "values": ["NVIDIA-H100-80GB-HBM3", "NVIDIA-L4"]}
+    ]
+    weights = {
+        one["preference"]["matchExpressions"][0]["values"][0]: one["weight"]
+        for one in affinity["preferredDuringSchedulingIgnoredDuringExecution"]
+    }
+    assert weights == {"NVIDIA-H100-80GB-HBM3": 100, "NVIDIA-L4": 50}
+    assert made["metadata"]["annotations"][ANNOTATION_TYPES] == "NVIDIA-H100-80GB-HBM3,NVIDIA-L4"
+    assert flags_needed(model(resources={"gpu": 1, "gpuTypes": ["NVIDIA-L4"]}))[-1] is AFFINITY
+
+
+def test_only_models_with_gpus_have_the_priority_class() -> None:
+    settings = Settings(server=ServerSettings(gpu_priority_class="knodel-serving"))
+    with_gpu = make_templates(model(resources={"gpu": 1}), settings)["magika"]["spec"]
+    assert with_gpu["priorityClassName"] == "knodel-serving"
+    assert "priorityClassName" not in make_templates(model(), settings)["magika"]["spec"]
+
+
+def test_priority_and_weight_are_annotations_unless_they_are_the_defaults() -> None:
+    chosen = make_gpu_annotations(model(priority=500, weight=2.5).spec.scaling)
+    assert chosen == {ANNOTATION_PRIORITY: "500", ANNOTATION_WEIGHT: "2.5"}
+    assert make_gpu_annotations(model().spec.scaling) == dict.fromkeys(chosen)
 
 
 def test_a_stored_model_owns_what_is_made_and_a_file_owns_nothing() -> None:
