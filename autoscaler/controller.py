@@ -180,7 +180,8 @@ class Autoscaler:
     def families(self) -> list[Family | Histogram]:
         """Return the metrics of the autoscaler."""
         revisions = revision_families(self._scaler.views(self._clock.monotonic()))
-        return [*self._collector.families(), *revisions, *self._decisions.counts.families()]
+        gpus = self._gpus.families() if self._gpus is not None else ()
+        return [*self._collector.families(), *revisions, *self._decisions.counts.families(), *gpus]
 
     async def tick(self) -> None:
         """Read all replicas, then decide for all revisions with replicas or queued requests."""

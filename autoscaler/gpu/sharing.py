@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
@@ -19,6 +19,7 @@ from autoscaler.gpu.claims import AllocationSettings, Claim, Shape
 from autoscaler.gpu.elastic import ElasticJob, read_job
 from autoscaler.gpu.holdings import Holder, Snapshot
 from autoscaler.gpu.owners import LABEL_MODEL, Owner
+from autoscaler.gpu.page import gpu_families
 from autoscaler.gpu.shapes import ANNOTATION_PRIORITY, ANNOTATION_TYPES, ANNOTATION_WEIGHT, shape_of
 from autoscaler.gpu.watch import GpuWatch
 from autoscaler.scaling.multi_scaler import Limit
@@ -35,6 +36,7 @@ from clusters.base.objects import (
     labels_of,
     uid_of,
 )
+from clusters.net.exposition import Family
 from clusters.runtime.informer import Informer
 
 log = logging.getLogger(__name__)
@@ -222,6 +224,11 @@ class GpuSharing:
             for node, number in by_node.items()
             for pod in sorted((pod for pod in pods if pod["spec"]["nodeName"] == node), key=_last_first)[:number]
         ]
+
+    def families(self) -> Iterator[Family]:
+        """Yield the metrics of the last decision; those of nodes only while something has GPUs."""
+        decided = self._decided
+        return gpu_families(decided.snapshot.inventory.nodes, decided.claims.values(), decided.allocation.grants)
 
     # --- deciding ---
 

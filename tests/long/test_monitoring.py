@@ -48,6 +48,11 @@ apiVersion: knodel.dev/v1alpha1
 kind: Model
 metadata: {name: asleep}
 spec: {storageUri: file://PATH, version: "1", maxReplicas: 1, scaleToZeroAfter: 1s}
+---
+apiVersion: knodel.dev/v1alpha1
+kind: Model
+metadata: {name: fast}
+spec: {storageUri: file://PATH, version: "1", minReplicas: 1, maxReplicas: 1, resources: {gpu: 1}}
 """
 BETWEEN_STARTS = 5
 """Turns, in which the model `asleep` goes back to zero."""
@@ -61,6 +66,9 @@ VARIABLES = {"$__rate_interval": "1m", "$namespace": ".*", "$model": ".*", "$rev
 def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     """A platform with a warm pool, a language model, an event, and a rollout in progress under traffic."""
     with machine(tmp_path_factory.mktemp("platform")) as made:
+        devices = made.folder / "devices.json"
+        devices.write_text(json.dumps({"devices": [{"uuid": "GPU-0", "name": "Tesla P4", "memory": "8Gi"}]}))
+        made.environment |= {"KNODEL_DEVICES": str(devices)}
         made.up()
         made.run("deploy", "-f", "-", stdin=OBJECTS.replace("PATH", made.artifact("double")))
         made.run("deploy", "smol", "--uri", str(model_file()), "--min", "1")

@@ -260,4 +260,26 @@ LLM: Final = Dashboard(
     (("namespace", "knodel_llm_tokens_total"), ("model", "knodel_llm_tokens_total")),
 )
 
-DASHBOARDS: Final = (FLEET, MODEL, ROLLOUT, AUTOSCALER, LLM)
+_CLAIM: Final = 'knodel_gpu_claim_replicas{namespace=~"$namespace"'
+
+GPUS: Final = Dashboard(
+    "gpus",
+    "GPUs",
+    "GPUs of the nodes, who wants how many, and what was granted.",
+    (
+        Panel("GPUs", [("", 'sum(knodel_gpu_units{state="total"})')], kind="stat", width=6),
+        Panel("Held", [("", 'sum(knodel_gpu_units{state="held"})')], kind="stat", width=6),
+        Panel(
+            "Waiting replicas",
+            [("", 'sum(knodel_gpu_claim_replicas{state="wanted"}) - sum(knodel_gpu_claim_replicas{state="granted"})')],
+            kind="stat",
+            width=6,
+        ),
+        Panel("By type", [("{{type}} {{state}}", "sum by (type, state) (knodel_gpu_units)")], width=6),
+        Panel("Granted", [("{{claim}}", f'{_CLAIM},state="granted"}}')], width=12),
+        Panel("Wanted", [("{{claim}}", f'{_CLAIM},state="wanted"}}')], width=12),
+    ),
+    (("namespace", "knodel_gpu_claim_replicas"),),
+)
+
+DASHBOARDS: Final = (FLEET, MODEL, ROLLOUT, AUTOSCALER, LLM, GPUS)
