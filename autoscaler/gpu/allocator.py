@@ -353,18 +353,23 @@ class _Run:
     def _gifts(self) -> dict[str, tuple[Gift, ...]]:
         """Return who gives units for whom: gainers in the order of their bands, givers from the highest band."""
         order = sorted(self._filled, key=lambda one: (one.band, -one.claim.priority, one.claim.name))
-        left = {one.claim.name: (one.holds - one.granted) * one.amount for one in order if one.granted < one.holds}
-        givers = [one for one in reversed(order) if one.claim.name in left]
+        left: dict[str, int] = {}
+        givers: defaultdict[str, list[str]] = defaultdict(list)  # by resource; the last one gives first
+        for one in order:
+            if one.granted < one.holds:
+                left[one.claim.name] = (one.holds - one.granted) * one.amount
+                givers[one.resource].append(one.claim.name)
         found: dict[str, tuple[Gift, ...]] = {}
         for one in order if givers else ():
-            missing = (one.granted - one.holds) * one.amount
+            missing, queue = (one.granted - one.holds) * one.amount, givers[one.resource]
             given = []
-            for giver in givers:
-                units = min(missing, left[giver.claim.name])
-                if units > 0 and giver.resource == one.resource:
-                    left[giver.claim.name] -= units
-                    missing -= units
-                    given.append(Gift(giver.claim.name, units))
+            while missing > 0 and queue:
+                units = min(missing, left[queue[-1]])
+                given.append(Gift(queue[-1], units))
+                left[queue[-1]] -= units
+                missing -= units
+                if not left[queue[-1]]:
+                    queue.pop()
             if given:
                 found[one.claim.name] = tuple(given)
         return found

@@ -168,7 +168,8 @@ class Paper:
         """Return the classes that fit a shape, those of its best type first."""
         if (found := self._fitting.get(id(shape))) is not None:  # shapes live as long as the claims
             return found
-        key = (shape.resource, shape.types, tuple(shape.node_selector.items()), repr(shape.tolerations))
+        selector = tuple(shape.node_selector.items()) if shape.node_selector else ()
+        key = (shape.resource, shape.types, selector, repr(shape.tolerations) if shape.tolerations else "")
         if (found := self._alike.get(key)) is None:
             ranks = defaultdict(int, {name: rank for rank, name in enumerate(shape.types)})
             fitting = [
