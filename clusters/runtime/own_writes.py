@@ -40,6 +40,15 @@ class _Write:
     forget_at: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Deletion:
+    """A deletion of an object at `version`. The informer may show the object until then, also for the first time."""
+
+    key: Key
+    version: int
+    forget_at: float
+
+
 class OwnWrites:
     """The state of an informer, overlaid with the writes of this process that it does not show yet.
 
@@ -57,7 +66,7 @@ class OwnWrites:
         self._shown = shown
         self._clock = clock
         self._written: dict[Key, _Write] = {}  # oldest first
-        self._deleted: dict[str, tuple[Key, float]] = {}  # uid → key and time to forget it, oldest first
+        self._deleted: dict[str, _Deletion] = {}  # by uid, oldest first
 
     def record(self, written: Object) -> None:
         """Record an object as the cluster returned it. The answer may arrive after later events of the object."""
@@ -111,17 +120,19 @@ class OwnWrites:
         """Record that the cluster accepted the deletion of this object."""
         now = self._clock.monotonic()
         while self._deleted:
-            uid, (key, forget_at) = next(iter(self._deleted.items()))
-            if now < forget_at and self._shows(key, uid):
+            uid, oldest = next(iter(self._deleted.items()))
+            may_be_shown = self._shows(oldest.key, uid) or version_number(self._shown.resource_version) < oldest.version
+            if now < oldest.forget_at and may_be_shown:
                 break
             del self._deleted[uid]
-        self._deleted[uid_of(deleted)] = (key_of(deleted), now + FORGET_AFTER)
+        version = version_number(version_of(deleted))
+        self._deleted[uid_of(deleted)] = _Deletion(key_of(deleted), version, now + FORGET_AFTER)
 
     def is_deleting(self, obj: Object) -> bool:
         """Return whether the object is being deleted, shown as such or not."""
         if is_deleting(obj) or uid_of(obj) not in self._deleted:
             return is_deleting(obj)
-        return self._clock.monotonic() < self._deleted[uid_of(obj)][1]
+        return self._clock.monotonic() < self._deleted[uid_of(obj)].forget_at
 
     def _is_unseen(self, write: _Write, shown: Object | None) -> bool:
         version = self._shown.resource_version if shown is None else version_of(shown)

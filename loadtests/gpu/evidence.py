@@ -22,14 +22,12 @@ and writes this page. The exit code is 1 if an aim is missed. Plots: `build/gpu/
 
 ## Where the numbers are from
 
-- *published*: figures of others. EDL's are from `doc/edl/experiment/README.md` of PaddlePaddle/edl before commit
-  310764e.
-  ElasticDL's are from its report, Kueue's are the limits of its own performance test, and Lyra's are from its paper
-  (EuroSys 2023).
+- *published*: figures of others. EDL's are from the README of its experiment (doc/edl/experiment) in PaddlePaddle/edl
+  before commit 310764e. ElasticDL's are from its report, Kueue's are the limits of its own performance test, and Lyra's
+  are from its paper (EuroSys 2023).
 - *from the logs*: computed from EDL's raw logs of 40 runs in the same folder. Its mean pending times divide the sum of
-  10
-  passes by 11; the means of its own table are 47.2 s and 308.5 s. The limits below are around the published 42.9 s and
-  280.5 s, and hold for 47.2 s and 308.5 s, too.
+  10 passes by 11; the means of its own table are 47.2 s and 308.5 s. The limits below are around the published 42.9 s
+  and 280.5 s, and hold for 47.2 s and 308.5 s, too.
 - All others are ours. "from that" is the distance of the simulation from the published value.
 
 ## Assumptions
@@ -44,6 +42,10 @@ and writes this page. The exit code is 1 if an aim is missed. Plots: `build/gpu/
 - Jobs of EDL's case 1 are submitted 13 s apart and those of case 2 8 s apart: 10 s and 5 s of the scripts and 3 s for
   the
   submission, as in the logs.
+- Under Knodel, the other Pods of a job (its master and parameter servers) have a higher priority than trainers and evict
+  nobody (`preemptionPolicy: Never`), as with a PriorityClass of their own. Without that they evicted trainers of other
+  jobs, which had fewer than their minimum for up to 126 job-seconds in case 1. A job's Pods are created when the job is
+  granted its minimum.
 - EDL's rules are those of `pkg/autoscaler.go` v0.1.0, every 5 s. Knodel decides each second, with its default settings.
 - ElasticDL's jobs have the amount of work with which the run without elasticity takes as long as published, and work
   faster in proportion to their units. So the second row of each is a lower bound.

@@ -20,6 +20,8 @@ MOST_WORKERS: Final = 64
 
 NO_WORKERS: Final = "is not for a model at ray.service, whose Ray has nodes of its own: omit it"
 
+LEADERS_TYPES: Final = "is that of the leader: omit it, and set spec.resources.gpuTypes"
+
 OnLoss = Literal["restart", "tolerate"]
 Scheduler = Literal["volcano", "kueue"]
 
@@ -63,6 +65,7 @@ class Workers:
             "is required with kueue: the name of a LocalQueue",
             ".gang.queue",
         ),
+        rule("!has(self.resources) || !has(self.resources.gpuTypes)", LEADERS_TYPES, ".resources.gpuTypes"),
     )
 
     @staticmethod
@@ -75,6 +78,8 @@ class Workers:
         """Check the rule in Python."""
         if self.gang is not None and self.gang.scheduler == "kueue" and not self.gang.queue:
             yield "gang.queue", "is required with kueue: the name of a LocalQueue"
+        if self.resources.gpu_types:
+            yield "resources.gpuTypes", LEADERS_TYPES
 
 
 def workers_fault(model_format: str) -> str:

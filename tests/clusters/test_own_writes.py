@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from clusters.base.objects import POD, Key, Object, key_of, owner_reference, uid_of, version_number, version_of
@@ -141,6 +141,9 @@ class Scene:
 
 @settings(max_examples=400)
 @given(steps=STEPS)
+@example(  # deleted before the informer has shown it
+    steps=[("own", "a"), ("own", "b"), ("own deletion", "b"), ("deliver", 1), ("own deletion", "a"), ("deliver", 1)]
+)
 def test_no_read_is_older_than_the_own_write_and_all_are_forgotten_in_the_end(
     steps: list[tuple[str, str | int | None]],
 ) -> None:

@@ -149,6 +149,7 @@ _WORKERS = [
     _workers({"count": 2, "gang": {"scheduler": "slurm"}}, "gang.scheduler", "must be volcano or kueue"),
     _workers({"count": 2, "gang": {"scheduler": "volcano", "queue": "A"}}, "gang.queue"),
     _workers({"count": 2, "gang": {"scheduler": "kueue"}}, "gang.queue", "is required with kueue"),
+    _workers({"count": 2, "resources": {"gpu": 1, "gpuTypes": ["L4"]}}, "resources.gpuTypes", "is that of the leader"),
     BadModel("workers of an unknown format", model_object(workers={"count": 2}), "spec.workers", "is for models with"),
     BadModel("workers of onnx", model_object(modelFormat="onnx", workers={"count": 2}), "spec.workers", "is for"),
     BadModel(
