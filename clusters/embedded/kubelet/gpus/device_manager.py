@@ -137,8 +137,11 @@ class DeviceManager:
         )
 
     def _grant(self) -> None:
-        """Assign GPUs to the waiting Pods, oldest first. One that does not fit does not stop the next ones."""
-        for waiting in sorted(self._waiting.values(), key=lambda one: (one.created, one.uid)):
+        """Assign GPUs to the waiting Pods, oldest first. One that does not fit does not stop the next ones.
+
+        Pods that were created in the same second come in the order of their requests.
+        """
+        for waiting in sorted(self._waiting.values(), key=lambda one: one.created):
             granted = assign(self.machine, self._held.values(), self.lost, waiting.request)
             if granted is None:
                 continue
