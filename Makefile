@@ -14,7 +14,7 @@ UV := $(VENV)-uv/bin/uv
 # ONNX Runtime 1.29 and newer reports to its makers by default; nothing here does.
 export ORT_DISABLE_TELEMETRY := 1
 
-.PHONY: run-llm test-torch bad-input kserve-samples security sbom help setup run stop test lint format bench bench-cluster simulate races conformance constraints proto schemas clean fuzz test-long test-faults test-faults-long testbed-up testbed-down test-cluster scenarios manifests load soak
+.PHONY: run-llm test-torch bad-input kserve-samples security sbom help setup run stop test lint format bench bench-cluster simulate gpu races conformance constraints proto schemas clean fuzz test-long test-faults test-faults-long testbed-up testbed-down test-cluster scenarios manifests load soak
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -145,6 +145,9 @@ simulate: setup ## Play real traces through the decider, Knative's rule and orac
 	$(BIN)/python -m loadtests.simulate --plots build/simulate
 	$(BIN)/python -m loadtests.simulate.fleet
 	$(BIN)/python -m loadtests.simulate.llm --traffic conv --traffic code --seeds 1
+
+gpu: setup ## Play published experiments with the allocator of GPUs in a simulated cluster; plots in build/gpu/report.html
+	$(BIN)/python -m loadtests.gpu all --write
 
 races: setup ## Run 10 000 random schedules of a model's last request against its way to zero
 	$(BIN)/python -m tests.platform.zero --schedules 5000

@@ -11,14 +11,18 @@ import logging
 from collections.abc import Callable, Iterable
 
 from autoscaler.config import AutoscalerSettings
+from autoscaler.gpu.holdings import Holder
+from autoscaler.gpu.sharing import GpuSharing
 from autoscaler.metrics.collector import MetricCollector
 from autoscaler.metrics.digest_page import DigestSource
 from autoscaler.metrics.response_latency import LatencySource
+from autoscaler.metrics.revision_page import revision_families
 from autoscaler.metrics.source import ActivatorLoad, MetricSource
 from autoscaler.reconciler.adapters import AdapterReports
 from autoscaler.reconciler.decision_recorder import DecisionRecorder
 from autoscaler.reconciler.dependencies import Dependencies
 from autoscaler.reconciler.digests import DigestEnforcer
+from autoscaler.reconciler.elastic_jobs import ElasticJobs
 from autoscaler.reconciler.metrics_availability import MetricsAvailability
 from autoscaler.reconciler.observed import ObjectReader, keys_by_revision
 from autoscaler.reconciler.pod_autoscaler import MANAGER, PodAutoscalerReconciler
@@ -37,9 +41,9 @@ from autoscaler.warmpool.starts import WarmStarts
 from clusters.base.api import Cluster
 from clusters.base.clock import Clock
 from clusters.base.objects import DEPLOYMENT, POD, POD_AUTOSCALER, REPLICA_SET, SERVERLESS_SERVICE, WARM_POOL, Key
+from clusters.net.exposition import Family, Histogram
 from clusters.runtime.controller import Controller
 from clusters.runtime.informer import Informers
-from clusters.runtime.manager.metrics import Family
 from clusters.runtime.recorder import Recorder
 
 log = logging.getLogger(__name__)
@@ -57,6 +61,7 @@ class Autoscaler:
         activator         queued requests
         caller, keys      calls to members of warm pools, and the key of their tokens
         prober            proof that the activator is in the path, in addition to the ServerlessService's status
+        gpus              the sharing of GPUs with elastic jobs; without it, nothing is limited by GPUs
         signal_available  False while queued requests could go undetected: no reachable revision is then at zero
     """
 
@@ -76,6 +81,7 @@ class Autoscaler:
         pool_informers: Informers | None = None,
         settings: AutoscalerSettings | None = None,
         prober: Prober | None = None,
+        gpus: GpuSharing | None = None,
         signal_available: Callable[[], bool] = lambda: True,
     ) -> None:
         self._settings = settings or AutoscalerSettings()
@@ -84,7 +90,7 @@ class Autoscaler:
         self._source = source
         self._caller = caller
         self._collector = MetricCollector(source, self._settings.sampling, answers)
-        self._scaler = MultiScaler(self._settings, activator.load)
+        self._scaler = MultiScaler(self._settings, activator.load, gpus)
         self._decisions = DecisionRecorder(cluster, informers[POD_AUTOSCALER], clock, self._settings.records, MANAGER)
         self._starts = StartTracker(self._decisions, clock, self._scaler.record_start)
         self._progress = StartProgress(progress, clock)
@@ -106,16 +112,21 @@ class Autoscaler:
         self._warm = WarmStarts(
             cluster, informers, self._pool_informers, caller=caller, keys=keys or PoolKey.random(), clock=clock,
             settings=self._settings.warm, recorder=recorder, formats=self._starts.format_of,
-            log=self._on_claim_step, keep=self._keep,
+            log=self._on_claim_step, keep=self._keep, gpus=gpus,
         )  # fmt: skip
         dependencies = Dependencies(
             cluster, ObjectReader(informers), self._scaler, self._collector, activator, zero, self._decisions,
             self._progress, self._starts, self._warm, self._availability, recorder, clock, self._settings,
-            signal_available, self._ledger, self._digests, self._adapters,
+            signal_available, self._ledger, self._digests, self._adapters, gpus,
         )  # fmt: skip
         self._reconciler = PodAutoscalerReconciler(dependencies)
         self.controller = Controller("autoscaler", self._reconcile, workers=self._settings.workers)
-        self.controllers = (self.controller, *self._warm.controllers)
+        self._gpus = gpus
+        self._limited: set[Key] = set()  # revisions whose GPUs have changed since their last decision
+        jobs = ElasticJobs(cluster, gpus, recorder, MANAGER) if gpus is not None else None
+        self.controllers = (self.controller, *self._warm.controllers, *(jobs.controllers if jobs is not None else ()))
+        if gpus is not None:
+            gpus.on_limits = self._on_limits
         self.controller.watches(informers[POD_AUTOSCALER])
         self.controller.watches_owned(informers[SERVERLESS_SERVICE], POD_AUTOSCALER)
         for kind in (DEPLOYMENT, REPLICA_SET, POD):
@@ -134,6 +145,8 @@ class Autoscaler:
             async with asyncio.TaskGroup() as group:
                 for controller in self.controllers:
                     group.create_task(controller.run(), name=controller.name)
+                if self._gpus is not None:
+                    group.create_task(self._gpus.run(), name="GPUs")
                 group.create_task(self._run_ticks(), name="autoscaler ticks")
                 group.create_task(self._pool_ledger.run(), name="usage of warm pools")
                 group.create_task(self._progress.run(self.controller.queue.add), name="progress of starting replicas")
@@ -164,9 +177,10 @@ class Autoscaler:
         """Return the revisions that are scaled here."""
         return self._scaler
 
-    def families(self) -> list[Family]:
+    def families(self) -> list[Family | Histogram]:
         """Return the metrics of the autoscaler."""
-        return self._collector.families()
+        revisions = revision_families(self._scaler.views(self._clock.monotonic()))
+        return [*self._collector.families(), *revisions, *self._decisions.counts.families()]
 
     async def tick(self) -> None:
         """Read all replicas, then decide for all revisions with replicas or queued requests."""
@@ -209,7 +223,19 @@ class Autoscaler:
                 continue
             await self._clock.sleep(max(0.0, self._settings.sampling.tick - (self._clock.monotonic() - began)))
 
+    def _on_limits(self, holders: Iterable[Holder]) -> None:
+        """Decide again soon: other GPUs are granted to these revisions and warm pools."""
+        for holder in holders:
+            if holder == Holder.revision(holder.key):
+                self._limited.add(holder.key)
+                self.controller.queue.add(holder.key)
+            else:
+                self._warm.reconsider_pool(holder.key)
+
     async def _reconcile(self, key: Key) -> float | None:
+        if key in self._limited:
+            self._limited.discard(key)
+            self._record(self._scaler.decide([key], self._clock.monotonic()))
         after = await self._reconciler.reconcile(key)
         if key in self._scaler and self._scaler.is_active(key):
             self._work_to_do.set()

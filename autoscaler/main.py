@@ -15,6 +15,9 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 from autoscaler.controller import Autoscaler
+from autoscaler.gpu.elastic import ELASTIC_KINDS
+from autoscaler.gpu.sharing import GpuSharing
+from autoscaler.gpu.watch import GpuWatch, trim_job
 from autoscaler.metrics.activators import ActivatorMonitor, activator_informers
 from autoscaler.metrics.queue_proxy import QueueProxyScraper
 from autoscaler.metrics.replicas import ReplicaSource
@@ -76,6 +79,8 @@ def make(cluster: Cluster, options: Options, given: FileSettings, clock: Clock) 
     prober = ActivatorProber(domain=given.cluster_domain) if IN_POD in os.environ else None
     server, proxy = PodScraper(clock, settings.sampling), QueueProxyScraper(clock, settings.sampling)
     key = options.files.get(POOL_KEY)
+    watch = GpuWatch(cluster, clock, dict.fromkeys(ELASTIC_KINDS, trim_job))
+    gpus = GpuSharing(watch, given.gpus, clock, settings.sampling.tick)
     autoscaler = Autoscaler(
         cluster,
         informers,
@@ -90,6 +95,7 @@ def make(cluster: Cluster, options: Options, given: FileSettings, clock: Clock) 
         pool_informers=members,
         settings=settings,
         prober=prober,
+        gpus=gpus,
         signal_available=lambda: monitor.signal_available,
     )
     monitor.follow(autoscaler.revisions, lambda: autoscaler.any_at_zero)

@@ -6,16 +6,21 @@
       activatorNamespace: knative-serving
       clusterDomain: cluster.local     suffix of the names of Services
 
-Other sections belong to other programs; `serving.types.settings.settings` rejects unknown ones.
+The section `gpu` is that of `autoscaler.gpu.settings`. Other sections belong to other programs;
+`serving.types.settings.settings` rejects unknown ones.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from autoscaler.config import AutoscalerSettings, InvalidSettings, Zero
+from autoscaler.gpu.claims import AllocationSettings
+from autoscaler.gpu.settings import SECTION as GPU_SECTION
+from autoscaler.gpu.settings import read_allocation
 from clusters.base.durations import parse_duration
 from clusters.base.errors import KnodelError
 from clusters.base.redact import one_line
@@ -39,6 +44,7 @@ class FileSettings:
     settings: AutoscalerSettings = field(default_factory=lambda: AutoscalerSettings(zero=Zero(grace=GRACE)))
     activator_namespace: str = "knative-serving"
     cluster_domain: str = "cluster.local"
+    gpus: AllocationSettings = field(default_factory=AllocationSettings)
 
 
 def read_settings(text: str, where: str) -> FileSettings:
@@ -74,7 +80,21 @@ def read_settings(text: str, where: str) -> FileSettings:
             f"{SECTION}.{next(iter(given))}: unknown setting in {where}; known: scaleToZeroGrace, "
             "activatorPollInterval, activatorNamespace, clusterDomain"
         )
-    return FileSettings(settings, namespace, domain)
+    return FileSettings(settings, namespace, domain, _read_gpus(document or {}))
+
+
+def _read_gpus(document: Mapping[str, Any]) -> AllocationSettings:
+    """Return the section `gpu`, with the prices of GPUs."""
+    prices = document.get("prices")
+    found: dict[str, float] = {}
+    for name in ("gpu", "gpuTypes"):  # `serving.types.settings.prices` reports faulty prices
+        listed = prices.get(name) if isinstance(prices, Mapping) else None
+        given = listed if isinstance(listed, Mapping) else {}
+        found |= {str(one): float(price) for one, price in given.items() if isinstance(price, int | float)}
+    try:
+        return read_allocation(document.get(GPU_SECTION), found)
+    except ValueError as error:
+        raise BadSettings(str(error)) from error
 
 
 def _changed(settings: AutoscalerSettings, key: str, **group: Any) -> AutoscalerSettings:

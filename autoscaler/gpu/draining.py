@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from autoscaler.gpu.inventory import GpuNode, GpuPod, Inventory
+from autoscaler.gpu.tolerations import is_tolerated
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class _Room:
             all(free.get(one, 0) >= units for one, units in pod.amounts.items())
             and all(node.types.get(one, "") == source.types.get(one, "") for one in pod.amounts)
             and pod.node_selector.items() <= node.labels.items()
-            and all(_is_tolerated(taint, pod) for taint in node.taints)
+            and all(is_tolerated(taint, pod.tolerations, pod.amounts) for taint in node.taints)
         )
 
 
@@ -95,16 +95,3 @@ def plan_drains(inventory: Inventory) -> tuple[Drain, ...]:
         if former is not None:
             targets[node.name] = former
     return tuple(drains)
-
-
-def _is_tolerated(taint: Mapping[str, Any], pod: GpuPod) -> bool:
-    """Return whether a taint lets the Pod run; of a GPU's own name it does, as ExtendedResourceToleration adds it."""
-    if taint.get("effect") not in ("NoSchedule", "NoExecute"):
-        return True
-    key, value = taint.get("key"), taint.get("value") or ""
-    return key in pod.amounts or any(
-        one.get("key") in (key, None, "")
-        and one.get("effect") in (taint.get("effect"), None, "")
-        and (one.get("operator") == "Exists" or ((one.get("value") or "") == value and one.get("key")))
-        for one in pod.tolerations
-    )

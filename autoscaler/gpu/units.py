@@ -50,9 +50,14 @@ def type_of(resource: str, labels: Mapping[str, str]) -> str:
 
     With the strategy `mixed`, NVIDIA's labeller writes a label for each MIG profile: `nvidia.com/mig-1g.10gb.product`.
     """
+    return next((labels[name] for name in type_labels(resource) if labels.get(name)), "")
+
+
+def type_labels(resource: str) -> tuple[str, ...]:
+    """Return the labels of nodes that name the type of a resource, the most exact first."""
     vendors = _TYPE_LABELS.get(resource.partition("/")[0], ())
-    known = (f"{resource.removesuffix('.shared')}.product", *vendors, *_CLOUD_LABELS)
-    return next((labels[name] for name in known if labels.get(name)), "")
+    own = () if resource == NVIDIA_GPU else (f"{resource.removesuffix('.shared')}.product",)
+    return (*own, *vendors, *_CLOUD_LABELS)
 
 
 def read_units(quantity: Any) -> int:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from autoscaler.config import Records
+from autoscaler.metrics.revision_page import ScalingCounts
 from autoscaler.scaling.multi_scaler import Change
 from autoscaler.scaling.replay import INPUTS_ANNOTATION
 from autoscaler.types import DECISIONS_ANNOTATION, Entry, read_entries
@@ -21,6 +22,7 @@ from clusters.base.errors import ClusterError
 from clusters.base.objects import POD_AUTOSCALER, Key, Object, key_of, timestamp
 from clusters.runtime.informer import Informer
 
+MS: Final = 1000.0  # milliseconds in a second
 Lists = dict[str, list[Entry]]  # annotation → entries, oldest first
 
 
@@ -42,6 +44,7 @@ class DecisionRecorder:
         self._manager = manager
         self._pending: dict[Key, Lists] = {}
         self._written_at: dict[Key, float] = {}
+        self.counts = ScalingCounts()
 
     def add_decision(self, change: Change) -> None:
         """Record a decision."""
@@ -52,6 +55,8 @@ class DecisionRecorder:
             "reasons": [reason.to_json() for reason in change.reasons],
         }
         self._add(change.key, DECISIONS_ANNOTATION, entry)
+        if change.reasons:
+            self.counts.record_decision(change.reasons[-1].rule.value)
         if change.inputs:
             head = {name: entry[name] for name in ("at", "from", "to")}
             self._add(change.key, INPUTS_ANNOTATION, {**head, **change.inputs})
@@ -59,6 +64,8 @@ class DecisionRecorder:
     def add_start(self, key: Key, entry: Mapping[str, Any]) -> None:
         """Record a start of a replica (`reconciler/starts.py`)."""
         self._add(key, ANNOTATION_STARTS, dict(entry))
+        if entry.get("steps"):  # this process saw it
+            self.counts.record_start(str(entry["kind"]), float(entry["milliseconds"]) / MS)
 
     def forget(self, key: Key) -> None:
         """Delete a revision that is gone."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from autoscaler.config import AutoscalerSettings
+from autoscaler.gpu.sharing import GpuSharing
 from autoscaler.metrics.collector import MetricCollector
 from autoscaler.metrics.source import ActivatorLoad
 from autoscaler.reconciler.adapters import AdapterReports
@@ -46,3 +47,4 @@ class Dependencies:
     ledger: UsageLedger
     digests: DigestEnforcer
     adapters: AdapterReports
+    gpus: GpuSharing | None = None

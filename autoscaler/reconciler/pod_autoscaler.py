@@ -33,10 +33,18 @@ from autoscaler.reconciler.spec import (
     seconds_to_expiry,
     seconds_to_schedule,
 )
-from autoscaler.reconciler.start_failures import find_start_failure, seconds_to_unschedulable
-from autoscaler.reconciler.status import Scale, active_threshold, is_initialized, is_reported, make_status
+from autoscaler.reconciler.start_failures import UNSCHEDULABLE, find_start_failure, seconds_to_unschedulable
+from autoscaler.reconciler.status import (
+    WAITING_FOR_GPU,
+    Scale,
+    active_threshold,
+    is_initialized,
+    is_reported,
+    make_status,
+)
 from autoscaler.scaling.measurements import UNDECIDED
 from autoscaler.types import AUTO, HELD_ANNOTATION, POLICY_ANNOTATION, InvalidPolicy, Policy, is_ours
+from autoscaler.warmpool.claims.pods import is_active
 from clusters.base.objects import (
     DEPLOYMENT,
     POD_AUTOSCALER,
@@ -134,6 +142,8 @@ class PodAutoscalerReconciler:
         others = (deps.collector, deps.scale_to_zero, deps.decisions, deps.progress, deps.starts, deps.warm)
         for memory in (self._pending, deps.availability, deps.ledger, deps.digests, deps.adapters, *others):
             memory.forget(key)
+        if deps.gpus is not None:
+            deps.gpus.forget_revision(key)
         deps.scaler.remove(key)
         known: tuple[dict[Key, Any], ...] = (self._policies, self._targets, self._paths, self._reported, self._uids)
         for one in known:
@@ -165,6 +175,10 @@ class PodAutoscalerReconciler:
         elif hold := self._deps.warm.follow(key, deployment, None if set_to == AUTO else set_to):
             columns = {**columns, "scale_to_zero_after": hold.seconds}  # by the plan of the warm pool
         changed = scaler.set_spec(key, columns)
+        if self._deps.gpus is not None:
+            more = self._surge(key, observed)
+            template = deployment["spec"]["template"]
+            self._deps.gpus.observe_revision(key, observed.pod_autoscaler, template, spec.least, more)
         if new:
             self._deps.starts.restore(key, observed.pod_autoscaler)
         self._count_replicas(key, observed, max(observed.current, self._pending.replicas(key)))
@@ -215,9 +229,12 @@ class PodAutoscalerReconciler:
         return None
 
     def _wanted(self, key: Key, observed: ObservedRevision) -> int:
-        """Return the desired replicas, and one more while a restart replaces them."""
-        desired = self._deps.scaler.desired(key)
-        return desired + (observed.surge(desired) if is_initialized(observed.pod_autoscaler) else 0)
+        """Return the desired replicas, and one more while a restart replaces them and has GPUs for it."""
+        desired, more = self._deps.scaler.desired(key), self._surge(key, observed)
+        return desired + (more if self._deps.gpus is None else self._deps.gpus.surge(key, desired, more))
+
+    def _surge(self, key: Key, observed: ObservedRevision) -> int:
+        return observed.surge(self._deps.scaler.desired(key)) if is_initialized(observed.pod_autoscaler) else 0
 
     async def _scale(self, observed: ObservedRevision, replicas: int) -> None:
         """Scale exactly the observed Deployment, not a new one of the same name. Raises the cluster's errors."""
@@ -265,7 +282,13 @@ class PodAutoscalerReconciler:
                 await self._scale(observed, wanted)
             return None
         reachable = is_reachable(observed.pod_autoscaler)
-        check = await deps.scale_to_zero.check(service, key, observed.endpoints, reachable=reachable)
+        reclaimed = deps.gpus is not None and deps.gpus.is_reclaimed(key)
+        if reclaimed and not observed.endpoints:
+            await self._scale(observed, 0)  # no replica has requests
+            return None
+        check = await deps.scale_to_zero.check(
+            service, key, observed.endpoints, reachable=reachable, reclaimed=reclaimed
+        )
         if check.verdict is ZeroVerdict.BUSY:
             now = deps.clock.monotonic()
             deps.scaler.touch(key, now)
@@ -274,6 +297,12 @@ class PodAutoscalerReconciler:
         if check.verdict is ZeroVerdict.GO and deps.scaler.desired(key) == 0:  # a tick may have changed it meanwhile
             await self._scale(observed, 0)
         return check.after
+
+    def _waits_for_gpus(self, key: Key, observed: ObservedRevision) -> str:
+        """Return why the Revision waits for GPUs; empty if it does not."""
+        if self._deps.gpus is None:
+            return ""
+        return self._deps.gpus.waiting(key, filter(is_active, observed.pods))
 
     async def _report(self, key: Key, observed: ObservedRevision, service: Object, spec: RevisionSpec) -> None:
         """Update the status if it differs. Raises Conflict when the PodAutoscaler changed meanwhile."""
@@ -286,6 +315,8 @@ class PodAutoscalerReconciler:
         now = deps.clock.now()
         progress = deps.progress.follow(key, pod_autoscaler, observed.pods)
         failure = find_start_failure(observed.pods, now) or deps.digests.failure(key)
+        if (waits := self._waits_for_gpus(key, observed)) and failure.partition(":")[0] in ("", UNSCHEDULABLE):
+            failure = f"{WAITING_FOR_GPU}: {waits}"
         unavailable = deps.availability.message(key, may_be_zero=spec.may_be_zero)
         adapters = deps.adapters.state(key, pod_autoscaler)
         status = make_status(pod_autoscaler, service, scale, now, failure, progress, unavailable, adapters)

@@ -12,6 +12,8 @@
 
     * skipped for a revision without a route
 
+A revision whose GPUs are reclaimed goes to zero once the activator is in the path; its work is not checked.
+
 Knative: `pkg/reconciler/autoscaling/kpa/scaler.go: handleScaleToZero`. From the third step on, the activator holds new
 requests. Therefore no request that the activator does not know can reach a replica between the last check and the
 scale.
@@ -93,14 +95,21 @@ class ScaleToZero:
         self._in_path_since.pop(key, None)
 
     async def check(
-        self, serverless_service: Object | None, key: Key, endpoints: Sequence[Endpoint], *, reachable: bool = True
+        self,
+        serverless_service: Object | None,
+        key: Key,
+        endpoints: Sequence[Endpoint],
+        *,
+        reachable: bool = True,
+        reclaimed: bool = False,
     ) -> ZeroCheck:
         """Check whether the revision may go to zero; `endpoints` are its ready replicas.
 
         A revision that is not `reachable` (no route leads to it) receives no new requests, so the activator is not
-        checked.
+        checked. One whose GPUs are `reclaimed` goes to zero with work: its replicas finish their requests when they
+        are terminated, and new requests wait at the activator.
         """
-        if self._is_loaded(key):
+        if self._is_loaded(key) and not reclaimed:
             return ZeroCheck(ZeroVerdict.BUSY)
         if not is_in_path(serverless_service):
             self.forget(key)
@@ -113,6 +122,8 @@ class ScaleToZero:
         held_since = self._in_path_since[key] + self._zero.grace
         if (left := held_since - self._clock.monotonic()) > 0.0:
             return ZeroCheck(ZeroVerdict.WAIT, left)
+        if reclaimed:
+            return ZeroCheck(ZeroVerdict.GO)
         return await self._check_replicas(key, endpoints, held_since, reachable)
 
     async def _check_replicas(

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from autoscaler.metrics.stat import Sample
-from autoscaler.reconciler.decision_recorder import DecisionRecorder
+from autoscaler.reconciler.decision_recorder import MS, DecisionRecorder
 from autoscaler.types import read_entries
 from autoscaler.warmpool.claims.claim import ClaimStep
 from autoscaler.warmpool.claims.marks import ANNOTATION_STARTS, LABEL_POOL
@@ -46,7 +46,6 @@ from clusters.base.objects import (
 )
 from clusters.net.endpoints import is_ready
 
-MS: Final = 1000.0  # milliseconds in a second
 SERVES: Final = "label"
 """The step of a warm start after which requests may come."""
 LAST_OF_WARM: Final = "adopt"

@@ -3,6 +3,7 @@
 Knative: `pkg/apis/autoscaling/v1alpha1/pa_lifecycle.go` and `computeActiveCondition` in `kpa.go`. `threshold` is the
 initial scale until it was reached once, then max(1, lower bound). Active, by row from the top:
 
+    it waits for GPUs, and ready < max(1, threshold)   Unknown  WaitingForGPU
     desired 0, or threshold 0     starting so far      False    TimedOut
     desired 0, or threshold 0     else                 False    NoTraffic
     ready < threshold                                  Unknown  Queued
@@ -11,6 +12,8 @@ initial scale until it was reached once, then max(1, lower bound). Active, by ro
 `ScaleTargetInitialized` becomes True when the threshold is met and `serviceName` is known, and stays True. With a
 serviceName and Ready=False but without it, the Revision would conclude that its initial scale was never achieved. Ready
 is False if one of the three others is, else Unknown if one is, else True.
+
+A revision that waits for GPUs does not start, so it does not time out: its progress deadline begins when the wait ends.
 
 Three conditions are Knodel's own and only inform users. `MetricsAvailable` is False with reason `MetricsUnavailable`
 while replicas or activators do not answer, and absent until that happened once. `ReplicasStarted` is False with a
@@ -37,6 +40,8 @@ ADAPTERS = "AdaptersReady"
 _DEPENDENTS = (ACTIVE, INITIALIZED, SKS_READY)
 
 TIMED_OUT = "TimedOut"
+WAITING_FOR_GPU = "WaitingForGPU"
+"""Reason of Active and ReplicasStarted while others hold the GPUs. The message says who."""
 _TEXTS = {
     TIMED_OUT: "The target could not be activated.",
     "NoTraffic": "The target is not receiving traffic.",
@@ -91,7 +96,10 @@ def make_status(
     private = sks_status.get("privateServiceName") or former.get("metricsServiceName")
     initialized = is_initialized(pod_autoscaler) or (bool(service) and scale.ready >= scale.threshold)
     conditions = with_condition(conditions, INITIALIZED, "True" if initialized else "Unknown", now)
-    conditions = with_condition(conditions, ACTIVE, *_active(pod_autoscaler, scale, now, failure or progress))
+    active = _active(pod_autoscaler, scale, now, failure or progress)
+    if is_waiting_for_gpu(pod_autoscaler) and active[2] != WAITING_FOR_GPU:  # it starts now, so a new transition time
+        conditions = [one for one in conditions if one["type"] != ACTIVE]
+    conditions = with_condition(conditions, ACTIVE, *active)
     sks_ready = ("Unknown", now, "NotReady", "")
     if serverless_service is not None and is_true(serverless_service, READY):
         sks_ready = ("True", now, "", "")
@@ -157,14 +165,21 @@ def has_timed_out(pod_autoscaler: Object) -> bool:
 
 
 def starting_for(pod_autoscaler: Object, now: datetime) -> float | None:
-    """Return the seconds for which it has been starting (Active Unknown), or None."""
+    """Return the seconds for which it has been starting (Active Unknown, and not waiting for GPUs), or None."""
     condition = condition_of(pod_autoscaler, ACTIVE)
-    if condition is None or condition["status"] != "Unknown":
+    if condition is None or condition["status"] != "Unknown" or condition.get("reason") == WAITING_FOR_GPU:
         return None
     return (now - parse_timestamp(condition["lastTransitionTime"])).total_seconds()
 
 
+def is_waiting_for_gpu(pod_autoscaler: Object) -> bool:
+    """Return whether it has too few ready replicas, because others hold the GPUs."""
+    return (condition_of(pod_autoscaler, ACTIVE) or {}).get("reason") == WAITING_FOR_GPU
+
+
 def _active(pod_autoscaler: Object, scale: Scale, now: datetime, text: str) -> tuple[str, datetime, str, str]:
+    if text.startswith(WAITING_FOR_GPU) and scale.ready < max(1, scale.threshold):
+        return "Unknown", now, WAITING_FOR_GPU, text.removeprefix(WAITING_FOR_GPU).removeprefix(": ")
     if scale.desired == 0 or scale.threshold == 0:
         starting = starting_for(pod_autoscaler, now) is not None or has_timed_out(pod_autoscaler)
         reason = TIMED_OUT if starting and scale.threshold > 0 else "NoTraffic"

@@ -4,7 +4,7 @@ Semantics, fixed by `tests/autoscaler/reference.py`, which implements the same i
 1. Every revision starts from its current count; each stage of `STAGES` in turn may change the number.
 2. A stage reads the state of the previous decision, never the state that another stage stores in this one.
 3. The reasons of a revision are the stages that changed its number.
-4. The result is an integer from 0 to `max`, and from `min` if the revision is reachable and has not expired.
+4. The result is an integer from 0 to `max`, and from `min` if the revision is reachable, has GPUs and has not expired.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,7 @@ STAGES: tuple[tuple[Rule, Stage], ...] = (
     (Rule.IN_USE, zero.keep_one),  # averages below one replica do not mean zero
     (Rule.IDLE, zero.idle),  # a long enough time without any work does
     (Rule.BOUNDS, limits.bounds),  # the policy's bounds apply to every result
+    (Rule.GPU, limits.gpus),  # GPUs that others hold cannot be used
     (Rule.EXPIRED, limits.give_up),  # except for revisions that fail to start
 )
 
@@ -50,11 +52,12 @@ class _Step:
     after: IntArray
     values: Callable[[], Mapping[str, Any]]
 
-    def reason(self, row: int) -> Reason | None:
+    def reason(self, row: int, note: str) -> Reason | None:
         before, after = int(self.before[row]), int(self.after[row])
         if before == after:
             return None
-        return Reason(self.rule, before, after, {name: float(column[row]) for name, column in self._columns.items()})
+        values = {name: float(column[row]) for name, column in self._columns.items()}
+        return Reason(self.rule, before, after, values, note)
 
     @cached_property
     def _columns(self) -> Mapping[str, NDArray[Any]]:
@@ -68,9 +71,10 @@ class Decisions:
     desired: IntArray
     steps: tuple[_Step, ...]
 
-    def reasons(self, row: int) -> tuple[Reason, ...]:
-        """Return the stages that changed the number of this row, in order."""
-        return tuple(reason for step in self.steps if (reason := step.reason(row)) is not None)
+    def reasons(self, row: int, notes: Mapping[str, str] = MappingProxyType({})) -> tuple[Reason, ...]:
+        """Return the stages that changed the number of this row, in order, with these notes by rule."""
+        found = (step.reason(row, notes.get(step.rule, "")) for step in self.steps)
+        return tuple(reason for reason in found if reason is not None)
 
 
 def decide(

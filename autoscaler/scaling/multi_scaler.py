@@ -11,26 +11,42 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from autoscaler.config import AutoscalerSettings
 from autoscaler.metrics.collector import RevisionReading
+from autoscaler.metrics.revision_page import RevisionView
 from autoscaler.metrics.source import LoadView
 from autoscaler.metrics.window import Windows
 from autoscaler.scaling.decider import decide, panic_window
 from autoscaler.scaling.measurements import UNDECIDED, Measurements, TickReadings
-from autoscaler.scaling.reasons import Reason
+from autoscaler.scaling.reasons import Reason, Rule
 from autoscaler.scaling.replay import inputs_of
 from autoscaler.scaling.row_index import RowIndex, compact
 from autoscaler.scaling.start_times import StartTimes
-from autoscaler.scaling.table import NAN, DeciderState, FloatArray, Observations, Rows, Specs
+from autoscaler.scaling.table import NAN, UNLIMITED, DeciderState, FloatArray, IntArray, Observations, Rows, Specs
 from clusters.base.objects import Key
 
 Loads = Callable[[Key], LoadView]
 """Returns the requests of a revision at activators."""
 SpecRow = Mapping[str, float | int | bool]
+
+
+class Limit(NamedTuple):
+    """Replicas for which a revision has GPUs, and why there are no more."""
+
+    replicas: int
+    why: str
+
+
+class GpuLimits(Protocol):
+    """The GPUs that revisions may have."""
+
+    def limits(self, keys: Sequence[Key], wanted: IntArray, now: float) -> Mapping[int, Limit]:
+        """Return the limits of revisions that cannot have the replicas that they want, by their index in `keys`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +61,15 @@ class Change:
 
 
 class MultiScaler:
-    """The decisions about all revisions, by key. Times are monotonic seconds."""
+    """The decisions about all revisions, by key. Times are monotonic seconds.
 
-    def __init__(self, settings: AutoscalerSettings, loads: Loads) -> None:
+    Without `gpus`, replicas are not limited by GPUs.
+    """
+
+    def __init__(self, settings: AutoscalerSettings, loads: Loads, gpus: GpuLimits | None = None) -> None:
         self._settings = settings
         self._loads = loads
+        self._gpus = gpus
         self._index = RowIndex()
         self._spec_rows: dict[Key, SpecRow] = {}
         self._start_times: dict[Key, StartTimes] = {}
@@ -77,6 +97,20 @@ class MultiScaler:
             return []
         found: list[float] = np.nan_to_num(self._panic(compact(self._index.numbers(keys)), now)).tolist()
         return found
+
+    def views(self, now: float) -> list[RevisionView]:
+        """Return what is known of each revision. `desired` is `UNDECIDED` before the first decision."""
+        keys = list(self)
+        works = self.current_works(keys, now)
+        rows = [self._index.number(key) for key in keys]
+        measured = self._measured
+        return [
+            RevisionView(
+                key, int(measured.desired[row]), int(measured.current[row]), int(measured.ready[row]), work,
+                self._loads(key).queued,
+            )
+            for key, row, work in zip(keys, rows, works, strict=True)
+        ]  # fmt: skip
 
     def set_spec(self, key: Key, spec: SpecRow) -> bool:
         """Add a revision, or change its row of `Specs`. Return whether anything changed."""
@@ -184,12 +218,18 @@ class MultiScaler:
         seen = self._observations(known, rows, now)
         scaling, specs, former = self._settings.scaling, self._specs.take(rows), self._state.take(rows)
         decisions, state = decide(specs, seen, former, now, scaling)
+        limits = self._gpus.limits(known, decisions.desired, now) if self._gpus is not None else {}
+        if limits:
+            for index, limit in limits.items():
+                seen.granted[index] = limit.replicas
+            decisions, state = decide(specs, seen, former, now, scaling)
+        notes = {index: {Rule.GPU.value: limit.why} for index, limit in limits.items()}
         before, desired = self._measured.desired[rows], decisions.desired
         before = np.where(before == UNDECIDED, seen.current, before)
         changes = [
             Change(
-                known[index], int(before[index]), int(desired[index]), decisions.reasons(index),
-                inputs_of(specs, seen, former, index, now, scaling),
+                known[index], int(before[index]), int(desired[index]), decisions.reasons(index, notes.get(index, {})),
+                inputs_of(specs, seen, former, index, now, scaling, notes.get(index, {})),
             )
             for index in np.flatnonzero(desired != before).tolist()
         ]  # fmt: skip
@@ -220,6 +260,7 @@ class MultiScaler:
             latency=measured.latency[rows],
             answers=measured.answers[rows],
             adopted=measured.adopted[rows],
+            granted=np.full(len(keys), UNLIMITED, np.int64),
         )
 
     def _panic(self, rows: Rows, now: float) -> FloatArray:

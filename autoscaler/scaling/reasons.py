@@ -25,6 +25,7 @@ class Rule(StrEnum):
     IN_USE = "InUse"
     IDLE = "Idle"
     BOUNDS = "Bounds"
+    GPU = "GPU"
     EXPIRED = "ProgressDeadlineExceeded"
 
 
@@ -47,18 +48,23 @@ _TEXTS = {
     Rule.IN_USE: "idle for {idle:.0f} s of {limit:g} s, so one replica remains: {after}",
     Rule.IDLE: "idle for {idle:.0f} s, limit {limit:g} s: {after}",
     Rule.BOUNDS: "the policy allows {least:g} to {most:g} replicas: {after}",
+    Rule.GPU: "{note}: {after}",
     Rule.EXPIRED: "not ready within the progress deadline: {after}",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A stage that changed the number of replicas from `before` to `after`, with the values that it used."""
+    """A stage that changed the number of replicas from `before` to `after`, with the values that it used.
+
+    `note` is a text among them: who holds the GPUs.
+    """
 
     rule: Rule
     before: int
     after: int
     values: Mapping[str, float]
+    note: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry of the decisions annotation, without NaN and infinities, which JSON does not have."""
@@ -69,4 +75,5 @@ class Reason:
 def render(reason: Reason) -> str:
     """Return the reason as one line of text."""
     requests = "request waits" if reason.values.get("queued") == 1 else "requests wait"
-    return _TEXTS[reason.rule].format(**reason.values, requests=requests, before=reason.before, after=reason.after)
+    numbers = {"before": reason.before, "after": reason.after}
+    return _TEXTS[reason.rule].format(**reason.values, **numbers, requests=requests, note=reason.note)

@@ -5,7 +5,7 @@ An entry contains the row of each table where it differs from the column's defau
 theirs:
 
     {"now": 812.5, "specs": {"max": 4, "target": 4.0}, "seen": {"current": 1, "queued": 12.0, "idle": "nan"},
-     "state": {"panic_until": "-inf"}, "settings": {"tolerance": 0.1}}
+     "state": {"panic_until": "-inf"}, "settings": {"tolerance": 0.1}, "notes": {"GPU": "8 of 8 are held"}}
 
 Numbers are exact (NaN and the infinities as text), so the same rules give the same decision. After an upgrade, other
 rules may give another decision, which the replay then shows.
@@ -74,18 +74,28 @@ class Replayed:
 
 
 def inputs_of(
-    specs: Specs, seen: Observations, state: DeciderState, row: int, now: float, settings: DecisionSettings
+    specs: Specs,
+    seen: Observations,
+    state: DeciderState,
+    row: int,
+    now: float,
+    settings: DecisionSettings,
+    notes: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Return the inputs of the decision about a row. Must be called before the state is overwritten."""
+    """Return the inputs of the decision about a row. Must be called before the state is overwritten.
+
+    `notes` are the texts of reasons by rule.
+    """
     usual = DecisionSettings()
     given = {one.name: getattr(settings, one.name) for one in fields(DecisionSettings)}
-    return {
+    found = {
         "now": now,
         "specs": dict(_row(specs, row)),
         "seen": dict(_row(seen, row)),
         "state": dict(_row(state, row)),
         "settings": {name: value for name, value in given.items() if value != getattr(usual, name)},
     }
+    return {**found, "notes": dict(notes)} if notes else found
 
 
 def replay(inputs: Mapping[str, Any], changes: Mapping[str, float] = MappingProxyType({})) -> Replayed:
@@ -97,9 +107,10 @@ def replay(inputs: Mapping[str, Any], changes: Mapping[str, float] = MappingProx
         given = {name: value for name, value in inputs["settings"].items() if name in known}
         settings = dataclasses.replace(DecisionSettings(), **given)
         decisions, _ = decide(specs, seen, state, float(inputs["now"]), settings)
+        notes = {str(rule): str(note) for rule, note in inputs.get("notes", {}).items()}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise NoReplay(f"the inputs of this decision are unreadable ({error}): another version wrote them") from error
-    reasons = {reason.rule: reason for reason in decisions.reasons(0)}
+    reasons = {reason.rule: reason for reason in decisions.reasons(0, notes)}
     steps, number = [], int(seen.current[0])
     for rule, _ in STAGES:
         reason = reasons.get(rule)

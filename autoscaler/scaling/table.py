@@ -21,6 +21,7 @@ Rows = IntArray | slice
 NAN = float("nan")
 NEVER = float("-inf")
 PEAKS = 16  # buckets of the peak hold: the hold of a value that is not a peak ends at most 1/17 early
+UNLIMITED = 10**9  # replicas: more than any bound of a policy
 AUTO = -1.0  # of scale_to_zero_after: derived from the start time (`stages/zero.py`)
 
 
@@ -123,6 +124,7 @@ class Observations(Columns):
     latency: FloatArray = field(metadata=default(NAN))  # s; the objective's quantile of recent responses
     answers: FloatArray = field(metadata=default(0.0))  # number of responses behind `latency`
     adopted: BoolArray = field(metadata=default(False))  # had replicas when this process started
+    granted: IntArray = field(metadata=default(UNLIMITED))  # replicas for which it has GPUs, or may have them
 
 
 @dataclass(frozen=True, slots=True)

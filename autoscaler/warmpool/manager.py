@@ -10,9 +10,10 @@ from __future__ import annotations
 import logging
 import random
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from autoscaler.config import WarmStart
+from autoscaler.scaling.multi_scaler import Limit
 from autoscaler.warmpool.claims.keys import PoolKey
 from autoscaler.warmpool.claims.marks import LABEL_POOL, LABEL_SEED
 from autoscaler.warmpool.claims.pods import is_claimed
@@ -84,6 +85,22 @@ class _Pass:
     members: list[PoolMember] = field(default_factory=list)
 
 
+class PoolGpus(Protocol):
+    """The GPUs that warm pools may have."""
+
+    def observe_pool(self, key: Key, pool: Object, template: Object, size: int) -> None:
+        """Record a pool that wants `size` free members with this Pod template."""
+        ...
+
+    def forget_pool(self, key: Key) -> None:
+        """Delete a pool that is gone."""
+        ...
+
+    def pool_limit(self, key: Key) -> Limit | None:
+        """Return the limit of a pool that cannot have all of its members."""
+        ...
+
+
 class PoolManager:
     """Creates, replaces and deletes the free members of every WarmPool. Run `controller` after the informers have
     synced.
@@ -102,8 +119,10 @@ class PoolManager:
         settings: WarmStart,
         recorder: Recorder,
         keep: KeepWarm,
+        gpus: PoolGpus | None = None,
     ) -> None:
         self._cluster = cluster
+        self._gpus = gpus
         self._keys = keys
         self._clock = clock
         self._settings = settings
@@ -136,6 +155,8 @@ class PoolManager:
         pool = self._pools.get(key.name, key.namespace)
         if pool is None or is_deleting(pool):  # garbage collection deletes its members
             self._debounce.forget(key)
+            if self._gpus is not None:
+                self._gpus.forget_pool(key)
             if (memory := self._memories.pop(key, None)) is not None:
                 self._keep.drop(ClassKey(key.namespace, memory.pool_class))
             return None
@@ -207,14 +228,20 @@ class PoolManager:
         history = StartHistory(self._arrivals.of(where, now), memory.since, memory.size_before)
         view = view_of(seen.spec, affordable(seen.spec, seen.seed), history, memory.refill, now)
         planned = None if seen.seed is None else self._keep.plan(where, view)
+        sizing = wanted_size(seen.spec, history, memory.refill, now, planned)
+        limit = None
+        if self._gpus is not None and seen.deployment is not None:
+            self._gpus.observe_pool(seen.key, seen.pool, seen.deployment["spec"]["template"], sizing.size)
+            limit = self._gpus.pool_limit(seen.key)
         observed = PoolObservation(
             spec=seen.spec,
-            sizing=wanted_size(seen.spec, history, memory.refill, now, planned),
+            sizing=sizing,
             seed=seen.seed,
             members=seen.members,
             unseen=len(self._pods.own_writes.created(uid_of(seen.pool))),
             backoff=seen.memory.backoff,
             burst=self._settings.create_burst,
+            limit=limit,
         )
         return plan(observed, self._clock.now(), now)
 

@@ -21,6 +21,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Final
 
+from autoscaler.scaling.multi_scaler import Limit
 from autoscaler.warmpool.creation_backoff import CreationBackoff
 from autoscaler.warmpool.reasons import PoolReason, PoolRule
 from autoscaler.warmpool.sizing.policy import Sizing
@@ -73,7 +74,7 @@ class PoolSeed:
 @dataclass(frozen=True, slots=True)
 class PoolObservation:
     """The inputs of a plan. `unseen` members were requested and do not appear yet; at most `burst` may start at
-    once.
+    once. Free members beyond the `limit` of GPUs are deleted.
     """
 
     spec: PoolSpec
@@ -83,6 +84,7 @@ class PoolObservation:
     unseen: int
     backoff: CreationBackoff | None
     burst: int
+    limit: Limit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +147,8 @@ class _Pool:
     @property
     def size(self) -> int:
         """The desired number of free members, within the budget."""
-        wanted = self.seen.sizing.size
-        return wanted if self.affordable is None else min(wanted, self.affordable)
+        bounds = (self.affordable, None if self.seen.limit is None else self.seen.limit.replicas)
+        return min([self.seen.sizing.size, *(bound for bound in bounds if bound is not None)])
 
     @property
     def can_create(self) -> bool:
@@ -160,7 +162,7 @@ class _Pool:
     def target(self) -> int:
         """The free members to have now: one more than the size during the replacement of an old one, if possible."""
         refused = self.seen.backoff is not None and self.seen.backoff.rule is PoolRule.REFUSED
-        room = self.affordable is None or self.size < self.affordable
+        room = self.seen.limit is None and (self.affordable is None or self.size < self.affordable)
         return self.size + int(bool(self.aged) and self.size > 0 and self.can_create and room and not refused)
 
     def missing(self, monotonic: float) -> int:
@@ -209,7 +211,10 @@ def _age(member: PoolMember) -> tuple[datetime, str]:
 def _pool_reasons(pool: _Pool) -> Iterable[PoolReason]:
     """Yield the reasons why the pool is smaller than desired or not full, and other events in progress."""
     seed, backoff = pool.seen.seed, pool.seen.backoff
-    if seed is not None and pool.size < pool.seen.sizing.size:
+    limit, planned = pool.seen.limit, pool.seen.sizing.size
+    if limit is not None and pool.size < planned and pool.size == limit.replicas:
+        yield PoolReason(PoolRule.GPU, {"why": limit.why, "size": pool.size})
+    elif seed is not None and pool.size < planned:
         memory = float(seed.memory / MEBIBYTE)
         yield PoolReason(PoolRule.BUDGET, {"cpu": float(seed.cpu), "memory": memory, "size": pool.size})
     if seed is None:

@@ -19,6 +19,7 @@ class PoolRule(StrEnum):
     NEW = "NotEnoughData"
     BOUNDS = "Bounds"
     BUDGET = "Budget"
+    GPU = "GPU"
     NO_SEED = "NoSeed"
     NO_SERVER = "NoPoolServer"
     FAILING = "MembersFail"
@@ -37,6 +38,7 @@ _TEXTS = {
     PoolRule.NEW: "starts were recorded for less than an hour, so the size is not reduced: {size}",
     PoolRule.BOUNDS: "the spec allows {least} to {most} members: {size}",
     PoolRule.BUDGET: "a member requests {cpu:g} cores and {memory:.0f} MiB, the budget holds {size}",
+    PoolRule.GPU: "{why}: {size}",
     PoolRule.NO_SEED: "no Deployment exists for the template yet, so no member is created; see status.seed",
     PoolRule.NO_SERVER: "no container of {deployment} has the argument --pool, so no member is created",
     PoolRule.FAILING: "{pod} {what}",

@@ -13,7 +13,7 @@ from autoscaler.warmpool.claims.classes import format_of, pool_class
 from autoscaler.warmpool.claims.keys import PoolKey
 from autoscaler.warmpool.claims.marks import ANNOTATION_LOAD
 from autoscaler.warmpool.claims.pods import is_unadopted
-from autoscaler.warmpool.manager import PoolManager
+from autoscaler.warmpool.manager import PoolGpus, PoolManager
 from autoscaler.warmpool.sizing.arrivals import ClassKey
 from autoscaler.warmpool.sizing.keep_alive_planner import KeepAlive
 from autoscaler.warmpool.sizing.keep_warm import KeepWarm
@@ -45,6 +45,7 @@ class WarmStarts:
         formats: Callable[[Key], str],
         log: Callable[[ClaimStep], None],
         keep: KeepWarm,
+        gpus: PoolGpus | None = None,
     ) -> None:
         self._keep = keep
         self._formats = formats
@@ -54,13 +55,18 @@ class WarmStarts:
             formats=formats, log=log,
         )  # fmt: skip
         self._pools = PoolManager(
-            cluster, informers, pool_informers, keys=keys, clock=clock, settings=settings, recorder=recorder, keep=keep
-        )
+            cluster, informers, pool_informers, keys=keys, clock=clock, settings=settings, recorder=recorder,
+            keep=keep, gpus=gpus,
+        )  # fmt: skip
         self._resync = settings.resync
         reaper = Controller("reaper of claims", self._reap, workers=1)
         for pods in (informers[POD], pool_informers[POD]):  # Pods that left their pool are only in the first
             reaper.watches_mapped(pods, lambda pod: [ALL] if is_unadopted(pod) else [], lambda *_: settings.resync)
         self.controllers = (self._pools.controller, reaper)
+
+    def reconsider_pool(self, key: Key) -> None:
+        """Enqueue a pool, because its limit has changed."""
+        self._pools.controller.queue.add(key)
 
     async def begin(self, key: Key, deployment: Object, wanted: int, digest: str = "") -> int:
         """Claim members for a Deployment that needs `wanted` replicas; return how many of them serve now.

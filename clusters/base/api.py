@@ -6,7 +6,7 @@ the parts that Knodel uses. `tests/contract` holds them as tests that every impl
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -16,6 +16,13 @@ from clusters.base.objects import Kind, Object
 Subresource = Literal["", "status", "scale"]
 PatchType = Literal["merge", "json"]
 EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
+Trim = Callable[[Object], Object | None]
+"""Return the part of an object that its reader keeps, with its metadata; None to drop the object."""
+
+
+def trimmed(objects: Iterable[Object], trim: Trim) -> list[Object]:
+    """Return what `trim` keeps of these objects."""
+    return [kept for one in objects if (kept := trim(one)) is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +56,13 @@ class Cluster(Protocol):
         """Return one object. Raises NotFound."""
         ...
 
-    async def list(self, kind: Kind, namespace: str | None = None, selector: str = "") -> ObjectList:
-        """Return the objects of a kind, in all namespaces or in one. Raises Invalid for a malformed selector."""
+    async def list(
+        self, kind: Kind, namespace: str | None = None, selector: str = "", *, trim: Trim | None = None
+    ) -> ObjectList:
+        """Return the objects of a kind, in all namespaces or in one. Raises Invalid for a malformed selector.
+
+        `trim` is applied to each page of a large list as it arrives, so the whole list is never in memory.
+        """
         ...
 
     def watch(

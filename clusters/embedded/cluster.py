@@ -8,7 +8,7 @@ import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-from clusters.base.api import ObjectList, PatchType, Subresource, WatchEvent
+from clusters.base.api import ObjectList, PatchType, Subresource, Trim, WatchEvent, trimmed
 from clusters.base.clock import Clock
 from clusters.base.errors import AlreadyExists, ClusterError, FieldError, Invalid, NamespaceTerminating, NotFound
 from clusters.base.objects import NAMESPACE, Key, Kind, Object, is_deleting, key_of, namespace_of, timestamp
@@ -69,7 +69,9 @@ class EmbeddedCluster:
         key = requests.key_for(kind, name, namespace)
         return _existing(kind, key, self._store.get(kind, key))
 
-    async def list(self, kind: Kind, namespace: str | None = None, selector: str = "") -> ObjectList:
+    async def list(
+        self, kind: Kind, namespace: str | None = None, selector: str = "", *, trim: Trim | None = None
+    ) -> ObjectList:
         """Return the objects of the kind that are in the namespace and match the labels, by key.
 
         Raises Invalid for an invalid selector.
@@ -77,7 +79,7 @@ class EmbeddedCluster:
         objects = self._store.of_kind(kind)
         matching = self._filter(kind, namespace, selector)
         items = [objects[key] for key in sorted(objects) if matching.accepts(objects[key])]
-        return ObjectList(items, str(self._store.version))
+        return ObjectList(items if trim is None else trimmed(items, trim), str(self._store.version))
 
     def watch(
         self, kind: Kind, resource_version: str, namespace: str | None = None, selector: str = ""

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from clusters.base.api import ObjectList, PatchType, Subresource, WatchEvent
+from clusters.base.api import ObjectList, PatchType, Subresource, Trim, WatchEvent
 from clusters.base.backoff import Backoff
 from clusters.base.clock import Clock, SystemClock
 from clusters.base.errors import ClusterError, Conflict, FieldError, Invalid
@@ -88,10 +88,12 @@ class KubernetesCluster:
         request = ApiRequest("GET", object_path(kind, name, namespace), _what(kind, name, namespace))
         return await self._object(request)
 
-    async def list(self, kind: Kind, namespace: str | None = None, selector: str = "") -> ObjectList:
+    async def list(
+        self, kind: Kind, namespace: str | None = None, selector: str = "", *, trim: Trim | None = None
+    ) -> ObjectList:
         """Return the objects of a kind, in all namespaces or in one. Raises Invalid for a malformed selector."""
         request = _of_collection(kind, namespace, selector, f"list of {kind}")
-        return await list_all(self._transport, kind, request, self._page)
+        return await list_all(self._transport, kind, request, self._page, trim)
 
     def watch(
         self, kind: Kind, resource_version: str, namespace: str | None = None, selector: str = ""

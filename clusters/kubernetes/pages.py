@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from clusters.base.api import ObjectList
+from clusters.base.api import ObjectList, Trim, trimmed
 from clusters.base.errors import Gone, Unavailable
 from clusters.base.objects import Kind, Object
 from clusters.kubernetes.transport import ApiRequest, Transport
@@ -14,29 +14,37 @@ PAGE = 500
 """Objects in a page, the default of kubectl and client-go."""
 
 
-async def list_all(transport: Transport, kind: Kind, request: ApiRequest, page: int = PAGE) -> ObjectList:
+async def list_all(
+    transport: Transport, kind: Kind, request: ApiRequest, page: int = PAGE, trim: Trim | None = None
+) -> ObjectList:
     """Return all objects of a collection at one version.
 
     If the snapshot of the first page expires before the last page (410), read everything in one request, as client-go
     does. Raises the errors of the cluster.
     """
     try:
-        return await _in_pages(transport, kind, request, page)
+        return await _in_pages(transport, kind, request, page, trim)
     except Gone:
-        return _snapshot(kind, request, [await transport.call(request)])
+        answer = await transport.call(request)
+        return ObjectList(_items(kind, answer, trim), str(_metadata(request, answer).get("resourceVersion", "")))
 
 
-async def _in_pages(transport: Transport, kind: Kind, request: ApiRequest, page: int) -> ObjectList:
+async def _in_pages(transport: Transport, kind: Kind, request: ApiRequest, page: int, trim: Trim | None) -> ObjectList:
     query = {**request.query, "limit": str(page)}
-    answers = [await transport.call(replace(request, query=query))]
-    while token := _metadata(request, answers[-1]).get("continue"):
-        answers.append(await transport.call(replace(request, query={**query, "continue": str(token)})))
-    return _snapshot(kind, request, answers)
+    items: list[Object] = []
+    token = None
+    while True:
+        answer = await transport.call(replace(request, query={**query, "continue": token} if token else query))
+        metadata = _metadata(request, answer)
+        items += _items(kind, answer, trim)
+        token = str(metadata.get("continue") or "")
+        if not token:
+            return ObjectList(items, str(metadata.get("resourceVersion", "")))
 
 
-def _snapshot(kind: Kind, request: ApiRequest, answers: list[Any]) -> ObjectList:
-    items = [_typed(kind, item) for answer in answers for item in answer.get("items") or ()]
-    return ObjectList(items, str(_metadata(request, answers[-1]).get("resourceVersion", "")))
+def _items(kind: Kind, answer: Any, trim: Trim | None) -> list[Object]:
+    items = [_typed(kind, item) for item in answer.get("items") or ()]
+    return items if trim is None else trimmed(items, trim)
 
 
 def _metadata(request: ApiRequest, answer: Any) -> dict[str, Any]:

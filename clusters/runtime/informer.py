@@ -7,10 +7,10 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
-from clusters.base.api import Cluster, ObjectList
+from clusters.base.api import Cluster, ObjectList, Trim
 from clusters.base.backoff import Backoff
 from clusters.base.clock import Clock, SystemClock
-from clusters.base.errors import ClusterError, Gone, Unavailable
+from clusters.base.errors import ClusterError, Forbidden, Gone, NotFound, Unavailable
 from clusters.base.objects import Key, Kind, Object, controller_of, key_of, version_number, version_of
 from clusters.base.selectors import parse_selector
 from clusters.runtime.own_writes import OwnWrites
@@ -26,6 +26,7 @@ Index = Callable[[Object], Iterable[str]]
 FIRST_BACKOFF = 0.1  # s
 LARGEST_BACKOFF = 10.0  # s
 _BACKOFF = Backoff(FIRST_BACKOFF, LARGEST_BACKOFF)
+ABSENT_RECHECK = 60.0  # s until a kind is listed again that the cluster lacks or forbids
 CATCH_UP_POLL = 0.05  # s between two checks whether the watch has caught up with the cluster
 CATCH_UP_RETRY = 1.0  # s between two lists; the next list lacks an object that was deleted just after the first
 
@@ -39,7 +40,8 @@ def by_owner(obj: Object) -> Iterable[str]:
 class Informer:
     """A copy of the objects of one kind in memory. Never change an object in place.
 
-    `own_writes` overlays it with writes of this process that the watch has not delivered yet.
+    `own_writes` overlays it with writes of this process that the watch has not delivered yet. `trim` keeps a part of
+    each object. An `optional` informer has no objects while the cluster lacks its kind, or forbids to list it.
 
     Example:
         informer = Informer(cluster, MODEL)
@@ -55,8 +57,12 @@ class Informer:
         namespace: str | None = None,
         selector: str = "",
         clock: Clock | None = None,
+        trim: Trim | None = None,
+        optional: bool = False,
     ) -> None:
         self.kind = kind
+        self._trim = trim
+        self._optional = optional
         self._cluster = cluster
         self._namespace = namespace
         self._selector = selector
@@ -102,6 +108,11 @@ class Informer:
     def __len__(self) -> int:
         return len(self._objects)
 
+    @property
+    def is_synced(self) -> bool:
+        """Whether the first list has been read."""
+        return self._synced.is_set()
+
     async def synced(self) -> None:
         """Return once the first list has been read."""
         await self._synced.wait()
@@ -122,9 +133,13 @@ class Informer:
         while True:
             began = self._clock.monotonic()
             try:
-                self._replace(await self._cluster.list(self.kind, self._namespace, self._selector))
+                self._replace(await self._list())
                 await self._watch()
             except ClusterError as error:
+                if self._optional and isinstance(error, NotFound | Forbidden):
+                    self._replace(ObjectList((), ""))
+                    await self._clock.sleep(ABSENT_RECHECK)
+                    continue
                 if self._clock.monotonic() - began >= LARGEST_BACKOFF:  # it worked in between
                     failures = 0
                 await self._clock.sleep(self._pause(error, _BACKOFF.delay(failures)))
@@ -146,18 +161,23 @@ class Informer:
             async for event in self._cluster.watch(self.kind, self._version, self._namespace, self._selector):
                 silent = False
                 self._version = version_of(event.object) or self._version
-                if event.type != "BOOKMARK":
-                    self._set(key_of(event.object), None if event.type == "DELETED" else event.object)
+                if event.type == "BOOKMARK":
+                    continue
+                kept = event.object if self._trim is None else self._trim(event.object)
+                self._set(key_of(event.object), None if event.type == "DELETED" else kept)
             if silent:  # do not restart a watch that ends at once in a tight loop
                 await self._clock.sleep(FIRST_BACKOFF)
 
     async def _present(self) -> ObjectList:
         while True:
             try:
-                return await self._cluster.list(self.kind, self._namespace, self._selector)
+                return await self._list()
             except ClusterError as error:
                 log.warning("cannot list %s: %s", self.kind, error)
             await self._clock.sleep(CATCH_UP_RETRY)
+
+    async def _list(self) -> ObjectList:
+        return await self._cluster.list(self.kind, self._namespace, self._selector, trim=self._trim)
 
     async def _reaches(self, present: ObjectList) -> bool:
         """Return whether the watch observes this state within `CATCH_UP_RETRY`."""

@@ -10,6 +10,10 @@ from loadtests.load.result import ScenarioResult
 from loadtests.simulate.chart import Chart
 
 WIDTH, HEIGHT = 900, 240  # px of a plot
+OPEN_LOOP = (
+    "Requests are sent when they are due, without waiting for earlier responses (an open loop). The latency of a "
+    "response counts from then. Percentiles are of successful responses."
+)
 STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; color: #333a44; max-width: 940px; margin: 2em auto; padding: 0 1em; }
 h1, h2 { line-height: 1.2; } h2 { margin-top: 2.2em; border-top: 1px solid #d8dde3; padding-top: 1em; }
@@ -22,15 +26,14 @@ svg { display: block; width: 100%; } code { background: #f2f4f6; }
 """
 
 
-def page(title: str, machine: str, results: Sequence[ScenarioResult]) -> str:
-    """Return the HTML document."""
+def page(title: str, machine: str, results: Sequence[ScenarioResult], method: str = OPEN_LOOP) -> str:
+    """Return the HTML document. `method` says how the results were measured."""
     body = "\n".join(line for result in results for line in _scene(result))
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title><style>{STYLE}</style></head>
 <body><h1>{escape(title)}</h1>
 <p>{escape(machine)}</p>
-<p>Requests are sent when they are due, without waiting for earlier responses (an open loop). The latency of a
-response counts from then. Percentiles are of successful responses.</p>
+<p>{escape(method)}</p>
 {_summary(results)}
 {body}
 </body></html>

@@ -17,6 +17,7 @@ from clusters.base.api import Cluster
 from clusters.base.clock import Clock
 from clusters.base.errors import KnodelError, NotFound
 from clusters.base.objects import POD, Kind, Object
+from clusters.net.exposition import CONTENT_TYPE
 from serving.control_api import discovery
 from serving.control_api.audit import Audit
 from serving.control_api.guard import Guard, refuse_repeated
@@ -66,8 +67,14 @@ class ControlApi:
         version: str,
         ready: Callable[[], bool],
         trouble: Callable[[], Awaitable[str]] | None = None,
+        metrics: Callable[[], str] = str,
+        targets: Callable[[], Sequence[Object]] = tuple,
     ) -> None:
-        """Serve `kinds` of `cluster`. `trouble` returns why writes fail now, or an empty string."""
+        """Serve `kinds` of `cluster`. `trouble` returns why writes fail now, or an empty string.
+
+        `metrics` returns the platform's page for Prometheus, `targets` the addresses of the model servers for its
+        HTTP service discovery.
+        """
         self._cluster = cluster
         self._kinds = kinds
         self._by_path = {(kind.group, kind.version, kind.plural): kind for kind in kinds}
@@ -76,6 +83,8 @@ class ControlApi:
         self._version = version
         self._ready = ready
         self._trouble = trouble
+        self._metrics = metrics
+        self._targets = targets
         self._openapi = OpenApi(kinds)
         self._resources = ResourceHandler(cluster, writable, clock)
 
@@ -86,6 +95,8 @@ class ControlApi:
             Route("/livez", self._health),
             Route("/readyz", self._readiness),
             Route("/version", self._show_version),
+            Route("/metrics", self._show_metrics),
+            Route("/metrics/targets", self._discover(lambda: self._targets())),
             Route("/api", self._discover(lambda: discovery.core_versions())),
             Route("/apis", self._discover(lambda: discovery.group_list(self._kinds))),
             Route("/openapi/v2", self._show_openapi_v2),
@@ -117,7 +128,10 @@ class ControlApi:
     async def _show_version(self, _request: Request) -> Response:
         return _json(discovery.version_info(self._version))
 
-    def _discover(self, make: Callable[[], Object]) -> Callable[[Request], Awaitable[Response]]:
+    async def _show_metrics(self, _request: Request) -> Response:
+        return Response(self._metrics(), headers={"Content-Type": CONTENT_TYPE})
+
+    def _discover(self, make: Callable[[], Any]) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(_request: Request) -> Response:
             return _json(make())
 

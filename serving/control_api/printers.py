@@ -24,6 +24,7 @@ from clusters.base.objects import (
     INGRESS,
     LEASE,
     NAMESPACE,
+    NODE,
     POD,
     POD_AUTOSCALER,
     REPLICA_SET,
@@ -151,6 +152,11 @@ def _pod_ready(pod: Object, _: datetime) -> Cell:
     return f"{ready}/{len(_at(pod, 'spec', 'containers') or ())}"
 
 
+def _node_status(node: Object, _: datetime) -> Cell:
+    is_ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions_of(node))
+    return "Ready" if is_ready else "NotReady"
+
+
 def _pod_status(pod: Object, _: datetime) -> Cell:
     phase = str(_at(pod, "status", "phase") or "")
     if is_deleting(pod) and phase not in ("Failed", "Succeeded"):
@@ -252,6 +258,7 @@ _CORE: Final[dict[Kind, Sequence[Column]]] = {
         Column("Data", lambda obj, _: len(obj.get("data") or ()) + len(obj.get("binaryData") or ())),
         AGE,
     ),
+    NODE: (NAME, Column("Status", _node_status), AGE),
     POD: (
         NAME,
         Column("Ready", _pod_ready),

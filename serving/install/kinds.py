@@ -22,6 +22,7 @@ ORDER = (
         _ADMISSION, "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", namespaced=False,
         status=False,
     ),
+    Kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", namespaced=False, status=False),
     SERVICE_ACCOUNT,
     Kind(_RBAC, "v1", "ClusterRole", "clusterroles", namespaced=False, status=False),
     Kind(_RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False, status=False),

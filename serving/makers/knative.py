@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from autoscaler.types import POLICY_ANNOTATION, RESTART_ANNOTATION, Policy
-from autoscaler.usage.meter import CANARY_ANNOTATION
+from autoscaler.gpu.shapes import ANNOTATION_PRIORITY, ANNOTATION_WEIGHT
+from autoscaler.types import Policy
 from clusters.base.errors import FieldError, Invalid
 from clusters.base.objects import (
     CONFIGURATION,
@@ -145,7 +145,9 @@ def make_policy(scaling: Scaling, container_concurrency: int) -> str:
     ).to_json()
 
 
-def make_policy_patch(policy: str, *, canary: str | None = None, restart: str | None = None) -> Object:
-    """Return the merge patch that sets the policy on a PodAutoscaler, and sets or removes the other annotations."""
-    found = {POLICY_ANNOTATION: policy, CANARY_ANNOTATION: canary, RESTART_ANNOTATION: restart}
-    return {"metadata": {"annotations": found}}
+def make_gpu_annotations(scaling: Scaling) -> dict[str, str | None]:
+    """Return the annotations by which a revision gets GPUs before or after others; None for defaults."""
+    return {
+        ANNOTATION_PRIORITY: str(scaling.priority) if scaling.priority else None,
+        ANNOTATION_WEIGHT: f"{scaling.weight:g}" if scaling.weight != 1.0 else None,
+    }

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from serving.types.model import Model, claims_of
+from serving.types.resources import Resources
 
 NAMESPACE = "knative-serving"
 
@@ -102,9 +103,37 @@ VOLUME_CLAIMS = Flag(
     "models on volume claims (pvc://)",
     also=("allowed",),
 )
+AFFINITY = Flag(
+    "config-features",
+    NAMESPACE,
+    "kubernetes.podspec-affinity",
+    "enabled",
+    "disabled",
+    "resources.gpuTypes, which select nodes",
+    also=("allowed",),
+)
+PRIORITY_CLASS = Flag(
+    "config-features",
+    NAMESPACE,
+    "kubernetes.podspec-priorityclassname",
+    "enabled",
+    "disabled",
+    "server.gpuPriorityClass, by which models take GPUs from training",
+    also=("allowed",),
+)
+ALWAYS_SCHEDULABLE = Flag(
+    "config-deployment",
+    NAMESPACE,
+    "pod-is-always-schedulable",
+    "true",
+    "false",
+    "models that wait for GPUs without being reported as failed",
+)
 
 FLAGS: tuple[Flag, ...] = (TAG_HEADER, EMPTY_DIR, NO_LIMIT, ACTIVATOR_METRICS, ZERO_INITIAL_SCALE, VOLUME_CLAIMS)
 """All flags, in the order in which they are shown."""
+GPU_FLAGS: tuple[Flag, ...] = (AFFINITY, PRIORITY_CLASS, ALWAYS_SCHEDULABLE)
+"""Flags that only clusters with GPUs need."""
 
 
 def flags_needed(model: Model) -> tuple[Flag, ...]:
@@ -117,5 +146,10 @@ def flags_needed(model: Model) -> tuple[Flag, ...]:
         EMPTY_DIR: True,
         NO_LIMIT: model.spec.container_concurrency == 0,
         VOLUME_CLAIMS: bool(claims_of(model.spec)),
+        AFFINITY: any(one.gpu_types for one in _resources_of(model)),
     }
-    return tuple(flag for flag in FLAGS if needs.get(flag, False))
+    return tuple(flag for flag in (*FLAGS, *GPU_FLAGS) if needs.get(flag, False))
+
+
+def _resources_of(model: Model) -> list[Resources]:
+    return [model.spec.resources, *(variant.resources for variant in model.spec.variants)]

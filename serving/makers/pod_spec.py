@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from autoscaler.gpu.shapes import ANNOTATION_TYPES
+from autoscaler.gpu.units import type_labels
 from autoscaler.types import CLASS
 from autoscaler.usage.meter import BESIDE_ANNOTATION
 from autoscaler.warmpool.claims.marks import ANNOTATION_LOAD
@@ -33,7 +35,7 @@ from serving.types.code import runs_code
 from serving.types.llm import NO_LLM, Llm
 from serving.types.model import Model, ModelSpec, ServerSpec, Variant, claims_of, loads_adapters
 from serving.types.ray import own_service
-from serving.types.resources import Resources
+from serving.types.resources import GPU_RESOURCE, Resources
 from serving.types.settings.runtimes import runtime_of
 from serving.types.settings.settings import ServerSettings, Settings
 from serving.types.warm_pool import PoolTemplate
@@ -135,7 +137,30 @@ def _revision_spec(
     }
     if spec.service_account_name:
         made["serviceAccountName"] = spec.service_account_name
+    if resources.gpu and resources.gpu_types:
+        made["affinity"] = {"nodeAffinity": _gpu_affinity(resources)}
+    if resources.gpu and server.gpu_priority_class:
+        made["priorityClassName"] = server.gpu_priority_class
     return made
+
+
+def _gpu_affinity(resources: Resources) -> Object:
+    """Return the affinity to nodes with the types of GPU, whichever labeller names them; a better type weighs more."""
+    labels = type_labels(resources.gpu_resource or GPU_RESOURCE)
+
+    def of(label: str, types: Sequence[str]) -> Object:
+        return {"matchExpressions": [{"key": label, "operator": "In", "values": list(types)}]}
+
+    types, most = resources.gpu_types, 100  # the largest weight
+    preferred = [
+        {"weight": max(1, most - number * (most // len(types))), "preference": of(label, [name])}
+        for number, name in enumerate(types)
+        for label in labels
+    ]
+    return {
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [of(one, types) for one in labels]},
+        **({"preferredDuringSchedulingIgnoredDuringExecution": preferred} if len(types) > 1 else {}),
+    }
 
 
 def _mounts(secret: str, volume_claims: Sequence[str] = (), record: str = "") -> list[Mount]:
@@ -165,6 +190,7 @@ def _annotations(model: Model, resources: Resources) -> dict[str, str]:
         ANNOTATION_VERSION: spec.version,
         ANNOTATION_VARIANTS: ",".join(sorted(variant.name for variant in spec.variants)),
         ANNOTATION_LOAD: _load_parameters(model, resources),
+        ANNOTATION_TYPES: ",".join(resources.gpu_types) if resources.gpu else "",
         **_group_annotations(spec.workers),
     }
     return {name: value for name, value in found.items() if value}

@@ -24,9 +24,17 @@ from serving.control_api.app import ControlApi
 from serving.control_api.guard import Guard
 from serving.control_api.server import WithWebhook, listen, make_server
 from serving.control_api.tls import ensure_certificate, kubeconfig
+from serving.observability.scraping import prometheus_config
 from serving.platform.task_group import BackgroundTasks
 from serving.types.settings.settings import ControlSettings
-from serving.types.settings.state import CONTROL_SOCKET, KUBECONFIG_FILE, TLS_FOLDER, TOKEN_FILE, write_private
+from serving.types.settings.state import (
+    CONTROL_SOCKET,
+    KUBECONFIG_FILE,
+    PROMETHEUS_FILE,
+    TLS_FOLDER,
+    TOKEN_FILE,
+    write_private,
+)
 
 TOKEN_BYTES = 32
 HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
@@ -67,12 +75,17 @@ class Control:
         return _address(self._sockets[1])
 
     def serve(self, api: ControlApi, webhook: EventsApp, loops: BackgroundTasks, now: datetime) -> None:
-        """Write a new token and a kubeconfig with it, then serve requests. Raises OSError if they cannot be written."""
+        """Write a new token and the files of callers that use it, then serve requests.
+
+        They are a kubeconfig and a configuration of Prometheus. Raises OSError if they cannot be written.
+        """
         token = secrets.token_urlsafe(TOKEN_BYTES)
         write_private(self._state / TOKEN_FILE, token.encode() + b"\n")
         authority, certificate, key = ensure_certificate(self._state / TLS_FOLDER, now)
         config = kubeconfig(f"https://{self.tls_address}", authority.read_bytes(), token)
         write_private(self._state / KUBECONFIG_FILE, config.encode())
+        scraping = prometheus_config(self.tls_address, self._state / TOKEN_FILE, authority)
+        write_private(self._state / PROMETHEUS_FILE, scraping.encode())
         hosts = HOSTS | {self._settings.address}
         app, plain = (WithWebhook(api.app(Guard(secret, hosts)), webhook) for secret in (token, None))
         self._sockets.append(unix_sockets.listen(self._state / CONTROL_SOCKET))

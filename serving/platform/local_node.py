@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from autoscaler.types import effective_policy
 from clusters.base.clock import Clock
 from clusters.base.objects import REVISION, Object
+from clusters.devices.machine import DevicesError, DeviceSource, NoDevices
+from clusters.devices.sources import find_source
 from clusters.embedded.dataplane.routing import HoldPolicy, ReadHoldPolicy
 from clusters.embedded.kubelet import ContainerImage
 from clusters.gateway.envoy import Envoy
@@ -24,6 +28,8 @@ from serving.storage.kept import FOLDER_VARIABLE, LIMIT_VARIABLE, size_limit
 from serving.types.settings.ports import port_options
 from serving.types.settings.settings import GatewaySettings, Settings
 from serving.types.settings.state import ARTIFACTS_FOLDER, GATEWAY_FOLDER, KEPT_FOLDER
+
+log = logging.getLogger(__name__)
 
 
 def make_gateway(state: Path, settings: Settings, clock: Clock) -> Envoy:
@@ -75,6 +81,15 @@ def _server_image(state: Path, hosts: tuple[str, ...]) -> ContainerImage:
             "ORT_DISABLE_TELEMETRY": "1",  # ONNX Runtime 1.29 and newer sends telemetry by default
         },
     )
+
+
+def find_devices(environ: Mapping[str, str]) -> DeviceSource:
+    """Return where the GPUs of this machine are read from. With a driver that fails, the platform starts without."""
+    try:
+        return find_source(environ)
+    except DevicesError as error:
+        log.warning("GPUs are not assigned to models: %s", error)
+        return NoDevices()
 
 
 def hold_policy(informers: Informers) -> ReadHoldPolicy:

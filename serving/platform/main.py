@@ -18,6 +18,7 @@ from clusters.runtime.informer import Informers
 from clusters.runtime.manager.manager import Component
 from clusters.runtime.manager.options import Options
 from clusters.runtime.manager.process import ControlPlaneProgram, run_program
+from serving.observability.collector import ObjectMetrics
 from serving.platform.controllers import Controllers
 from serving.reconciler.flags import ConfigMapFlags
 from serving.types.annotations import LABEL_GROUP_ROLE, LABEL_MODEL
@@ -44,6 +45,8 @@ def make(cluster: Cluster, options: Options, settings: Settings, clock: Clock) -
         reach=lambda namespace: namespace == SYSTEM, with_pods=True,
     )  # fmt: skip
 
+    objects = ObjectMetrics(informers)
+
     async def run() -> None:
         try:
             async with asyncio.TaskGroup() as group:
@@ -52,7 +55,7 @@ def make(cluster: Cluster, options: Options, settings: Settings, clock: Clock) -
         finally:
             await ours.close()
 
-    return Component(informers, ours.queues, run)
+    return Component(informers, ours.queues, run, objects.families)
 
 
 PROGRAM = ControlPlaneProgram(

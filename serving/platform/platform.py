@@ -20,6 +20,8 @@ import uvloop
 
 from autoscaler.config import AutoscalerSettings, WarmStart
 from autoscaler.controller import Autoscaler
+from autoscaler.gpu.sharing import GpuSharing
+from autoscaler.gpu.watch import GpuWatch
 from autoscaler.metrics.source import PodScraper
 from autoscaler.warmpool.claims.caller import HttpLoadCaller
 from autoscaler.warmpool.claims.keys import PoolKey
@@ -34,6 +36,7 @@ from clusters.base.objects import (
     MODEL,
     MODEL_EVENT,
     NAMESPACE,
+    POD,
     SECRET,
     WARM_POOL,
     Object,
@@ -52,16 +55,19 @@ from clusters.embedded.workloads import Workloads
 from clusters.gateway.token import ACTIVATOR, GatewayTokens
 from clusters.net.ssrf import LOOPBACK_HOSTS
 from clusters.runtime.informer import Informers
+from clusters.runtime.manager.metrics import controller_families, informer_families, process_families, render
 from eventing.auth.issuers import Discovery
 from eventing.webhook.webhook import make_webhook
 from serving.control_api.app import ControlApi
+from serving.observability.collector import ObjectMetrics
+from serving.observability.scraping import scrape_targets
 from serving.platform.admission import make_validators
 from serving.platform.control_server import Control, ensure_key_file
 from serving.platform.controllers import Controllers, Part
 from serving.platform.event_files import EventFiles
 from serving.platform.event_limits import issuer_hosts_of, limits_of
 from serving.platform.kept_files import KeptFiles
-from serving.platform.local_node import hold_policy, images, make_gateway
+from serving.platform.local_node import find_devices, hold_policy, images, make_gateway
 from serving.platform.task_group import BackgroundTasks
 from serving.reconciler.apply import FIELD_MANAGER
 from serving.reconciler.flags import AllOn
@@ -184,15 +190,17 @@ class Platform:
         cluster, clock, settings = self.cluster, self._clock, self._settings
         informers = self._informers = Informers(cluster, clock)
         self._compose_data_plane(informers)
+        self._autoscaler = self._make_autoscaler(informers)
         self._machine: tuple[Part, ...] = (
             KnativeServing(cluster, informers, clock=clock, domain=self._domain, url=self._url),
             Workloads(cluster, informers, clock),
-            self._make_autoscaler(informers),
+            self._autoscaler,
         )
         files = EventFiles(self.state / KEPT_FOLDER, size_limit(os.environ))
         self._controllers = Controllers(cluster, informers, settings, clock, AllOn(), reach=_everywhere, files=files)
         issuers = Discovery(lambda: LOOPBACK_HOSTS | issuer_hosts_of(settings.events))
         limits = limits_of(settings.events)
+        self._objects = ObjectMetrics(informers)
         self._webhook = make_webhook(cluster, informers[EVENT_SOURCE], issuers, clock, limits=limits, reach=_everywhere)
 
     def _compose_data_plane(self, informers: Informers) -> None:
@@ -217,10 +225,12 @@ class Platform:
             drain=self._release,
             tokens=tokens,
             clock=self._clock,
+            devices=find_devices(os.environ),
         )
 
     def _make_autoscaler(self, informers: Informers) -> Autoscaler:
         replicas = PodScraper(self._clock)
+        watch = GpuWatch(self.cluster, self._clock, {})
         return Autoscaler(
             self.cluster,
             informers,
@@ -233,6 +243,7 @@ class Platform:
             keys=PoolKey.from_file(ensure_key_file(self.state / POOL_KEY_FILE)),
             clock=self._clock,
             settings=SCALING,
+            gpus=GpuSharing(watch, self._settings.gpu, self._clock, SCALING.sampling.tick),
         )
 
     def _start_loops(self, loops: BackgroundTasks) -> None:
@@ -270,6 +281,21 @@ class Platform:
             version=VERSION,
             ready=self.ready.is_set,
             trouble=self._store.write_error,
+            metrics=self._metrics_page,
+            targets=lambda: scrape_targets(self._informers[POD]),
+        )
+
+    def _metrics_page(self) -> str:
+        """Return the metrics of all controllers of this process, of their objects, and of the webhook."""
+        return render(
+            [
+                *controller_families((*self._controllers.queues, *self._autoscaler.controllers)),
+                *informer_families(self._informers),
+                *self._autoscaler.families(),
+                *self._objects.families(),
+                *self._webhook.families(),
+                *process_families(),
+            ]
         )
 
     def _announce(self) -> None:

@@ -51,7 +51,7 @@ from clusters.base.objects import (
     uid_of,
 )
 from serving.makers import names
-from serving.makers.knative import generation_of_version, make_policy, make_policy_patch
+from serving.makers.knative import generation_of_version, make_gpu_annotations, make_policy
 from serving.reconciler import digests
 from serving.reconciler.actions import Action, Delete, Patch
 from serving.reconciler.adapters import adapter_actions
@@ -224,10 +224,15 @@ def _policies(model: Model, world: World, capacity: Capacity, situation: Situati
             scaling = digests.single_replica(scaling)
         policy = make_policy(scaling, concurrency)
         canary = "true" if is_canary(model.spec, situation, name_of(autoscaler)) else None
+        wanted = {
+            POLICY_ANNOTATION: policy,
+            CANARY_ANNOTATION: canary,
+            RESTART_ANNOTATION: restart,
+            **make_gpu_annotations(model.spec.scaling),
+        }
         present = annotations_of(autoscaler)
-        found = [present.get(name) for name in (POLICY_ANNOTATION, CANARY_ANNOTATION, RESTART_ANNOTATION)]
-        if found != [policy, canary, restart]:
-            yield Patch.of(POD_AUTOSCALER, autoscaler, make_policy_patch(policy, canary=canary, restart=restart))
+        if any(present.get(name) != value for name, value in wanted.items()):
+            yield Patch.of(POD_AUTOSCALER, autoscaler, {"metadata": {"annotations": wanted}})
 
 
 def _collection_marks(world: World, situation: Situation) -> Iterator[Action]:

@@ -12,7 +12,8 @@ from datetime import datetime
 from functools import reduce
 from typing import Final
 
-from clusters.base.objects import Key, Object, is_true, key_of, timestamp, uid_of
+from autoscaler.reconciler.status import WAITING_FOR_GPU, start_failure_of
+from clusters.base.objects import Key, Object, is_true, key_of, name_of, timestamp, uid_of
 from serving.reconciler.observe import World
 from serving.reconciler.plan import Plan
 from serving.reconciler.rollout.history import Shares, advance_history
@@ -172,6 +173,13 @@ class RolloutProgress:
     outbox: list[Object]
 
 
+def _waits_for_gpus(world: World, rollout: RolloutState | None) -> bool:
+    """Return whether replicas of the candidate wait for GPUs that others hold."""
+    return rollout is not None and any(
+        start_failure_of(one)[0] == WAITING_FOR_GPU for one in world.autoscalers if name_of(one) == rollout.candidate
+    )
+
+
 def advance(model: Model, world: World, plan: Plan, judged: JudgeResult, now: datetime) -> RolloutProgress:
     """Advance the rollout and the history by one pass.
 
@@ -190,6 +198,7 @@ def advance(model: Model, world: World, plan: Plan, judged: JudgeResult, now: da
         candidate_counts=judged.candidate,
         reach=plan.capacity.reach,
         standing=plan.capacity.standing,
+        waits_for_gpus=_waits_for_gpus(world, situation.rollout),
     )
     rollout = advance_rollout(model.spec.rollout, situation, inputs, situation.rollout, now)
     history = advance_history(

@@ -9,6 +9,7 @@ from typing import Annotated, Final
 from serving.types import formats
 from serving.types.fields import Integer, Quantity, Text
 from serving.types.reader import short_repr
+from serving.types.tables import Items
 
 CPU, MEMORY = "1", "1Gi"
 """Default resources. One core answers some hundred requests a second of a small model. The memory is enough for an
@@ -22,6 +23,17 @@ _GPU_RESOURCE: Final = re.compile(
     r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+/[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?"
 )
 """This pattern is also in the CustomResourceDefinition, so it uses only features of RE2."""
+
+MOST_GPU_TYPES: Final = 8
+LONGEST_GPU_TYPE: Final = 63  # the value of a label
+_GPU_TYPE: Final = re.compile(r"[A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?")
+
+
+def gpu_type_fault(name: str) -> str:
+    """Check the name of a type of GPU."""
+    if _GPU_TYPE.fullmatch(name) and len(name) <= LONGEST_GPU_TYPE:
+        return ""
+    return f"must be a type of GPU such as NVIDIA-H100-80GB-HBM3, not {short_repr(name)}"
 
 
 def gpu_resource_fault(name: str) -> str:
@@ -40,7 +52,7 @@ class Resources:
 
     cpu: Annotated[str, Quantity("CPU cores.")] = ""
     memory: Annotated[str, Quantity("Memory in bytes.")] = ""
-    gpu: Annotated[int, Integer("Number of GPUs. On one machine, models share its GPUs.", 0, MOST_GPUS)] = 0
+    gpu: Annotated[int, Integer("Number of GPUs, which each replica has for itself.", 0, MOST_GPUS)] = 0
     gpu_resource: Annotated[
         str,
         Text(
@@ -49,6 +61,15 @@ class Resources:
         ),
     ] = ""
 
+    gpu_types: Annotated[
+        tuple[str, ...],
+        Items(
+            "Types of GPU that will do, the best first, as nodes are labelled with them. All types if absent.",
+            Text("", formats.matching(_GPU_TYPE, gpu_type_fault, LONGEST_GPU_TYPE)),
+            MOST_GPU_TYPES,
+        ),
+    ] = ()
+
     def otherwise(self, default: Resources) -> Resources:
         """Return the resources with those of `default` for absent ones."""
         return Resources(
@@ -56,6 +77,7 @@ class Resources:
             self.memory or default.memory,
             self.gpu or default.gpu,
             self.gpu_resource or default.gpu_resource,
+            self.gpu_types or default.gpu_types,
         )
 
     def amounts(self) -> dict[str, str]:

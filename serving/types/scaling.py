@@ -22,6 +22,8 @@ MOST_TARGET: Final = 1000
 """Slots (Knative's container-concurrency-max-limit)."""
 LEAST_TARGET: Final = 0.01
 """Slots (Knative's smallest target)."""
+MOST_PRIORITY: Final = 1000
+LEAST_WEIGHT, MOST_WEIGHT = 0.01, 1000.0
 MOST_HELD: Final = 100_000
 """Requests held for one revision: at 64 KiB each they need 6 GiB."""
 
@@ -79,6 +81,13 @@ class Scaling:
             apis.LONGEST_OBJECTIVE,
         ),
     ] = 0.0
+    priority: Annotated[
+        int, Integer("Who gets GPUs first where not all fit: a higher number before a lower one.", 0, MOST_PRIORITY)
+    ] = 0
+    weight: Annotated[
+        float,
+        Number("Share of GPUs, relative to others of the same priority in the namespace.", LEAST_WEIGHT, MOST_WEIGHT),
+    ] = 1.0
     schedules: Annotated[
         tuple[Schedule, ...],
         Items(

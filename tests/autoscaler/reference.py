@@ -201,7 +201,7 @@ class One:
         limit = max(self.settings.least_idle, self.hold) if after < 0 else after
         if self.at_rest(max(limit, spec.scale_down_delay)):
             desired = 0
-        desired = min(max(desired, self.least), spec.max)
+        desired = min(max(desired, self.least), spec.max, seen.granted)
         hopeless = spec.expired and (not spec.initialized or self.least == 0) and seen.queued <= 0
         return 0 if hopeless else int(desired)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from autoscaler.scaling.decider import decide
 from autoscaler.scaling.reasons import render
-from autoscaler.scaling.table import AUTO, NAN, NEVER, PEAKS, DeciderState, Observations, Specs
+from autoscaler.scaling.table import AUTO, NAN, NEVER, PEAKS, UNLIMITED, DeciderState, Observations, Specs
 from tests.autoscaler.reference import before_of, decide_all, row_of
 
 counts = st.integers(0, 40)
@@ -59,6 +59,7 @@ observed_rows = st.fixed_dictionaries(
         "latency": st.floats(0, 30) | st.just(NAN),
         "answers": st.integers(0, 60).map(float),
         "adopted": st.booleans(),
+        "granted": st.integers(0, 5) | st.just(UNLIMITED),
     }
 )
 state_rows = st.fixed_dictionaries(
@@ -118,7 +119,7 @@ def test_the_result_is_an_integer_within_the_bounds(rows: Rows) -> None:
     assert decisions.desired.dtype == np.int64
     assert (decisions.desired >= 0).all() and (decisions.desired <= specs.max).all()
     held = specs.reachable & specs.initialized & ~specs.expired
-    assert (decisions.desired[held] >= specs.min[held]).all()
+    assert (decisions.desired[held] >= np.minimum(specs.min[held], seen.granted[held])).all()
 
 
 @settings(deadline=None)

@@ -331,6 +331,11 @@ def test_the_upper_bound() -> None:
     assert after(limits.bounds, 50, situation({"max": 4})) == 4
 
 
+def test_gpus_limit_even_the_minimum() -> None:
+    assert after(limits.gpus, 3, situation({"min": 3}, granted=1)) == 1
+    assert after(limits.gpus, 3, situation({"min": 3})) == 3
+
+
 def test_what_could_not_start_is_given_up_unless_it_is_waited_for() -> None:
     assert after(limits.give_up, 1, situation({"expired": True, "initialized": False})) == 0
     assert after(limits.give_up, 1, situation({"expired": True, "initialized": False}, queued=1.0)) == 1

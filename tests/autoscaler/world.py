@@ -11,6 +11,7 @@ from typing import Any
 
 from autoscaler.config import AutoscalerSettings
 from autoscaler.controller import Autoscaler
+from autoscaler.gpu.sharing import GpuSharing
 from autoscaler.metrics.digest_page import LoadedDigest
 from autoscaler.metrics.source import NoSample
 from autoscaler.metrics.stat import AdapterReport, Sample, Tokens
@@ -149,7 +150,13 @@ class Replicas:
 class World:
     """One revision `magika-00001` and its surroundings."""
 
-    def __init__(self, cluster: Cluster, clock: SteppedClock, settings: AutoscalerSettings | None = None) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        clock: SteppedClock,
+        settings: AutoscalerSettings | None = None,
+        gpus: GpuSharing | None = None,
+    ) -> None:
         self.cluster = cluster
         self.clock = clock
         self.activator = Activator()
@@ -168,6 +175,7 @@ class World:
             clock=clock,
             settings=settings,
             signal_available=lambda: self.signal_available,
+            gpus=gpus,
         )
 
     async def create_revision(
@@ -177,9 +185,10 @@ class World:
         annotations: Mapping[str, str] | None = None,
         replicas: int = 1,
         spec: Mapping[str, Any] | None = None,
+        labels: Mapping[str, str] | None = None,
     ) -> None:
         """Create the Deployment and PodAutoscaler that Knative makes for a Revision of our class."""
-        labels = {LABEL_REVISION: REVISION_NAME}
+        labels = {LABEL_REVISION: REVISION_NAME, **(labels or {})}
         meta: Object = {"namespace": "default", "labels": labels}
         revision = {"metadata": {**meta, "name": REVISION_NAME}, "spec": {}}
         revision = await self.cluster.create(REVISION, revision, manager=TEST)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import pytest
 
+from autoscaler.gpu.elastic import ELASTIC_KINDS
 from clusters.base.api import Cluster
-from clusters.base.objects import Kind
+from clusters.base.objects import DEVICE_CLASS, RESOURCE_CLAIM, RESOURCE_SLICE, Kind
 from eventing.mapping.jobs import JOB_KINDS
 from serving.types.settings.settings import Settings
 from tests.support.kubernetes import KubeTarget
@@ -24,9 +25,15 @@ BINDINGS = (
     Kind(GROUP, "v1", "RoleBinding", "rolebindings", status=False),
 )
 SYSTEM = "knodel-system"
-LATER = {"delete modelevents.knodel.dev", "create podgroups.scheduling.volcano.sh", "get nodes"}
+LATER = {
+    "delete modelevents.knodel.dev",
+    "create podgroups.scheduling.volcano.sh",
+    *(f"{verb} nodes" for verb in ("get", "list", "watch")),
+    *(f"{verb} {one.resource}" for verb in ("list", "watch") for one in (RESOURCE_SLICE, DEVICE_CLASS, RESOURCE_CLAIM)),
+    *(f"{verb} {one.resource}" for verb in ("list", "watch", "patch") for one in ELASTIC_KINDS),
+}
 """Rights that no test needs: events go after an hour at least, by the settings; the testbed has neither Volcano nor
-GPUs."""
+GPUs, and no elastic jobs."""
 GIVEN_BY_OTHERS = {("get", "secrets"), *(("list", one.kind.plural) for one in JOB_KINDS)}
 """What is refused while nobody has given it: keys are read by Roles that come after their EventSources, and go with
 them; finished jobs are looked for where somebody lets that happen (docs/event-sources.md)."""

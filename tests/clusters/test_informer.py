@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from clusters.base.api import Cluster, ObjectList, WatchEvent
+from clusters.base.api import Cluster, ObjectList, Trim, WatchEvent
 from clusters.base.errors import ClusterError, FieldError, Forbidden, Gone, Invalid, Unavailable
 from clusters.base.objects import MODEL, SECRET, Kind, Object, name_of, owner_reference, version_of
 from clusters.embedded.cluster import EmbeddedCluster
@@ -33,12 +33,14 @@ class Troubled:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._cluster, name)
 
-    async def list(self, kind: Kind, namespace: str | None = None, selector: str = "") -> ObjectList:
+    async def list(
+        self, kind: Kind, namespace: str | None = None, selector: str = "", *, trim: Trim | None = None
+    ) -> ObjectList:
         """The real list, unless an error waits."""
         self.lists += 1
         if self.list_errors:
             raise self.list_errors.popleft()
-        return await self._cluster.list(kind, namespace, selector)
+        return await self._cluster.list(kind, namespace, selector, trim=trim)
 
     async def watch(
         self, kind: Kind, resource_version: str, namespace: str | None = None, selector: str = ""

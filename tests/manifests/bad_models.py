@@ -334,7 +334,7 @@ NOTHING: dict[str, Any] = dict.fromkeys(
     ("digest", "version", "modelFormat", "storage", "runtime", "batching", "llm", "ray", "workers",
      "resources", "variants", "protocol", "containerConcurrency", "timeout",
      "startupDeadline", "serviceAccountName", "minReplicas", "maxReplicas", "scaleTarget", "targetUtilization",
-     "scaleToZeroAfter", "holdQueue", "latencyObjective", "schedules", "visibility", "traffic",
+     "scaleToZeroAfter", "holdQueue", "latencyObjective", "priority", "weight", "schedules", "visibility", "traffic",
      "canaryTrafficPercent", "rollout",
      *ModelSpec.LATER)
 )  # fmt: skip

@@ -22,12 +22,16 @@ from serving.crds.admission import make_event_source_policies, make_policies
 from serving.crds.definition import make_crd
 from serving.crds.documents import make_json_schema, make_reference
 from serving.install.bundle import OVERLAYS, rendered_path
+from tests.manifests.alerts import make_prometheus_rule, rule_groups
+from tests.manifests.dashboards import DASHBOARDS
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 DOCS = MANIFESTS.parent / "docs"
 CRDS = MANIFESTS / "base" / "crds"
 ADMISSION = MANIFESTS / "base" / "admission"
-HEAD = "# Made by `make manifests` from serving/crds: do not edit.\n"
+MONITORING = MANIFESTS / "components" / "monitoring"
+HEAD = "# Made by `make manifests` from {}: do not edit.\n"
+TYPES, ALERTS = "serving/crds", "tests/manifests/alerts.py"
 WIDTH = 120
 
 
@@ -38,9 +42,10 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-def to_yaml(documents: Iterable[Any]) -> str:
+def to_yaml(documents: Iterable[Any], source: str = TYPES) -> str:
     """The text of a generated file."""
-    return HEAD + yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, width=WIDTH, allow_unicode=True)
+    text = yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, width=WIDTH, allow_unicode=True)
+    return HEAD.format(source) + text
 
 
 def generated() -> dict[Path, str]:
@@ -51,6 +56,9 @@ def generated() -> dict[Path, str]:
         DOCS / "schema" / "knodel.json": json.dumps(make_json_schema(), indent=2, ensure_ascii=False) + "\n",
         ADMISSION / "models.yaml": to_yaml(make_policies()),
         ADMISSION / "event-sources.yaml": to_yaml(make_event_source_policies()),
+        MONITORING / "rules.yaml": to_yaml([rule_groups()], ALERTS),
+        MONITORING / "prometheus-rule.yaml": to_yaml([make_prometheus_rule()], ALERTS),
+        **{MONITORING / "dashboards" / f"{one.name}.json": one.to_json() for one in DASHBOARDS},
     }
 
 

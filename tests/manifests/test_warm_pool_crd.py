@@ -34,6 +34,8 @@ FULL: dict[str, Any] = {
     "max": 3,
     "maxAge": "1h",
     "budget": {"cpu": 2, "memory": "8Gi"},
+    "priority": 5,
+    "weight": 2.5,
 }
 
 

@@ -1,4 +1,4 @@
-"""Stages that bound every decision: missing data, rate limits, the policy's bounds, and failed starts."""
+"""Stages that bound every decision: missing data, rate limits, the policy's bounds, GPUs, and failed starts."""
 
 from __future__ import annotations
 
@@ -68,6 +68,12 @@ def bounds(inputs: StageInputs, desired: IntArray) -> StageResult:
     """Apply the policy's minimum and maximum."""
     least, most = least_replicas(inputs), inputs.specs.max
     return StageResult(np.minimum(np.maximum(desired, least), most), lambda: {"least": least, "most": most})
+
+
+def gpus(inputs: StageInputs, desired: IntArray) -> StageResult:
+    """Limit the replicas to those for which GPUs are granted (`autoscaler/gpu/sharing.py`), even below the minimum."""
+    granted = inputs.seen.granted
+    return StageResult(np.minimum(desired, granted), lambda: {"granted": granted})
 
 
 def give_up(inputs: StageInputs, desired: IntArray) -> StageResult:

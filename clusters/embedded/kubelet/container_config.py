@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from clusters.base.objects import Object, name_of, uid_of
 from clusters.base.quantities import MEMORY_LIMIT
+from clusters.embedded.kubelet.gpus.assignment import request_of
+from clusters.embedded.kubelet.gpus.container_environment import gpu_environment
 from clusters.embedded.kubelet.node import HOST, Node
 from clusters.embedded.kubelet.process.environment import (
     POD_UID,
@@ -47,7 +50,10 @@ async def make_container_config(
     """Return the configuration of a Pod's container on these real ports, on which `listeners` listen.
 
     `ports` maps container ports to real ones.
-    Raises ImageNotFound, CreateContainerConfigError, Unavailable, and OSError when a volume's files cannot be written.
+    A process with GPUs is executed, not forked: CUDA does not work in the fork of a process that has used it, and what
+    the modules of a zygote do when they are imported is not under our control.
+    Raises ImageNotFound, CreateContainerConfigError, RunContainerError, Unavailable, and OSError when a volume's files
+    cannot be written.
     """
     uid = uid_of(pod)
     env = node_environment() | dict(image_of(container, node.images).env)
@@ -67,8 +73,10 @@ async def make_container_config(
         POD_UID: uid,
         VARIABLE: node.tokens.of(uid),
     }
+    env |= gpu_environment(node.devices, node.mps, uid, env)
+    command = command_of(container, node.images, env)
     return ContainerConfig(
-        command=command_of(container, node.images, env),
+        command=replace(command, modules=()) if request_of(pod).count else command,
         env=env,
         cwd=node.folders.scratch(uid),
         log=node.folders.log(pod, str(container["name"])),

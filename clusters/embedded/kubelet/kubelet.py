@@ -14,7 +14,12 @@ from typing import Final
 
 from clusters.base.api import Cluster
 from clusters.base.clock import Clock
-from clusters.base.objects import CONFIG_MAP, POD, Object, key_of, name_of, namespace_of, uid_of
+from clusters.base.errors import ClusterError
+from clusters.base.objects import CONFIG_MAP, NODE, POD, Object, key_of, name_of, namespace_of, uid_of
+from clusters.devices.machine import DeviceSource, NoDevices
+from clusters.embedded.kubelet.gpus.device_manager import DeviceManager
+from clusters.embedded.kubelet.gpus.mps import MpsDaemons
+from clusters.embedded.kubelet.gpus.node_object import make_node, make_node_status
 from clusters.embedded.kubelet.leftovers import kill_orphans
 from clusters.embedded.kubelet.log_rotation import LogRotator
 from clusters.embedded.kubelet.node import HOST, MANAGER, Drain, KubeletSettings, Node, config_map_values
@@ -38,7 +43,8 @@ RETRY_DELAY: Final = 1.0  # s until a worker is replaced after an unexpected err
 class Kubelet:
     """Run the Pods of one node. Only one kubelet may run for a state folder.
 
-    `images` maps image names to programs. `drain` waits until the data plane sends a Pod no more requests.
+    `images` maps image names to programs. `drain` waits until the data plane sends a Pod no more requests. `devices` is
+    where the node's GPUs are read from.
     """
 
     def __init__(
@@ -53,6 +59,7 @@ class Kubelet:
         clock: Clock,
         node_name: str = "embedded",
         settings: KubeletSettings | None = None,
+        devices: DeviceSource | None = None,
     ) -> None:
         self._pods = informers[POD]
         self._config_maps = informers[CONFIG_MAP]
@@ -76,6 +83,8 @@ class Kubelet:
             recorder=Recorder(cluster, MANAGER, clock),
             settings=settings or KubeletSettings(),
             tokens=tokens,
+            devices=DeviceManager(devices or NoDevices(), clock),
+            mps=MpsDaemons(self._folders, clock),
         )
 
     async def run(self) -> None:
@@ -84,12 +93,16 @@ class Kubelet:
         await self._pods.synced()
         await self._config_maps.synced()
         await self._clean_up()
+        await self._node.devices.start(self._pods)
+        await self._write_node()
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
                 self._pods.subscribe(self._on_change)
                 self._config_maps.subscribe(self._on_config_map)
                 self._started.set()
+                group.create_task(self._node.devices.watch(), name="GPUs")
+                group.create_task(self._follow_devices(), name="Node")
                 await LogRotator(self._folders.logs, self._clock).run()
         finally:
             self._group = None
@@ -113,6 +126,7 @@ class Kubelet:
         if tasks:
             await asyncio.wait(tasks)
         await self._zygotes.shut_down()
+        await self._node.mps.shut_down()
 
     async def _clean_up(self) -> None:
         """Reserve the ports of known Pods, kill orphaned processes and remove the folders of deleted Pods."""
@@ -122,6 +136,43 @@ class Kubelet:
         for orphan in await asyncio.to_thread(kill_orphans, self._folders, known):
             log.warning("killed %s: it does not belong to a Pod", orphan)
         await asyncio.to_thread(self._folders.remove_all_but, known)
+
+    async def _follow_devices(self) -> None:
+        """Show the state of the GPUs on the Node, and end the Pods whose GPUs have failed."""
+        while True:
+            await self._node.devices.changed()
+            await self._write_node()
+            for uid, worker in list(self._workers.items()):
+                if fault := self._node.devices.fault_of(uid):
+                    await self._end_pod(worker.pod, fault)
+
+    async def _end_pod(self, pod: Object, fault: str) -> None:
+        """Delete a Pod whose GPU has failed. Its controller creates another one."""
+        message = f"the replica ends because its GPU has failed: {fault}: `nvidia-smi` shows its state"
+        await self._node.record(pod, "Warning", "GPULost", message)
+        try:
+            await self._node.cluster.delete(POD, name_of(pod), namespace_of(pod), uid=uid_of(pod))
+        except ClusterError as error:
+            log.warning("pod %s: its GPU has failed, and it cannot be deleted: %s", key_of(pod), error)
+
+    async def _write_node(self) -> None:
+        """Write the Node object. One that cannot be written is logged: no Pod of this node needs it."""
+        node, devices, cluster = (
+            make_node(self._node.name, self._node.devices.machine),
+            self._node.devices,
+            self._node.cluster,
+        )
+        try:
+            stored = await cluster.apply(NODE, node, manager=MANAGER, force=True)
+            former = stored.get("status") or {}
+            status = make_node_status(former, devices.machine, devices.whole_gpus(), devices.lost, self._clock.now())
+            if status != former:
+                absent = {name: None for name in former if name not in status}
+                await cluster.patch(
+                    NODE, self._node.name, {"status": absent | status}, manager=MANAGER, subresource="status"
+                )
+        except ClusterError as error:
+            log.warning("node %s: cannot be written: %s", self._node.name, error)
 
     def _on_change(self, before: Object | None, after: Object | None) -> None:
         if before is not None and (after is None or uid_of(after) != uid_of(before)):

@@ -11,6 +11,8 @@ from clusters.base.api import Cluster
 from clusters.base.clock import Clock
 from clusters.base.errors import ClusterError, NotFound
 from clusters.base.objects import CONFIG_MAP, POD, SECRET, Object, key_of
+from clusters.embedded.kubelet.gpus.device_manager import DeviceManager
+from clusters.embedded.kubelet.gpus.mps import MpsDaemons
 from clusters.embedded.kubelet.ports import PortAllocator
 from clusters.embedded.kubelet.process.folders import Folders
 from clusters.embedded.kubelet.process.images import ContainerImage
@@ -55,6 +57,8 @@ class Node:
     recorder: Recorder
     settings: KubeletSettings
     tokens: GatewayTokens
+    devices: DeviceManager
+    mps: MpsDaemons
 
     async def record(self, pod: Object, type: EventType, reason: str, message: str) -> None:
         """Record an Event about the Pod. An Event that cannot be written is logged."""

@@ -2,7 +2,7 @@
 
 A container is Waiting, Running or Terminated. `ready` and `started` are results of its probes. The Pod's conditions:
 
-    PodScheduled      True
+    PodScheduled      True; False with reason Unschedulable while the Pod waits for GPUs
     Initialized       True
     ContainersReady   True if the container is ready, else False with reason ContainersNotReady
     Ready             as ContainersReady; False with reason PodDeleting or NodeShutdown during termination
@@ -11,11 +11,13 @@ A container is Waiting, Running or Terminated. `ready` and `started` are results
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
 from clusters.base.objects import (
+    ANNOTATION_DEVICES,
     ANNOTATION_PORTS,
     ANNOTATION_PROCESS,
     Object,
@@ -32,6 +34,7 @@ from clusters.net.endpoints import real_ports
 SIGNAL_BASE: Final = 128  # plus the signal is the exit code of a killed process, as in shells and container runtimes
 UNKNOWN_CODE: Final = 137  # exit code that Kubernetes writes with ContainerStatusUnknown
 CRASH_LOOP: Final = "CrashLoopBackOff"
+UNSCHEDULABLE: Final = "Unschedulable"
 NODE_SHUTDOWN: Final = "NodeShutdown"
 _OPTIONAL: Final = ("reason", "message", "podIP", "podIPs", "conditions", "containerStatuses")  # fields of a status
 
@@ -114,6 +117,15 @@ def make_status(
     return status
 
 
+def make_unschedulable_status(pod: Object, message: str, now: datetime) -> Object:
+    """Return the status of a Pod that waits for GPUs of the node."""
+    former = (pod.get("status") or {}).get("conditions") or ()
+    return {
+        "phase": "Pending",
+        "conditions": with_condition(former, "PodScheduled", "False", now, UNSCHEDULABLE, message),
+    }
+
+
 def make_failed_status(pod: Object, reason: str, message: str, now: datetime) -> Object:
     """Return the status of a Pod that the node rejects: failed for good."""
     former = pod.get("status") or {}
@@ -136,6 +148,15 @@ def process_patch(pod: Object, node_name: str, record: ContainerRecord) -> Objec
     """Return a merge patch that records the Pod's node, real ports and process."""
     process = {name: value for name, value in record.to_json().items() if name != "ports"}
     annotations = {ANNOTATION_PORTS: json.dumps(dict(record.ports)), ANNOTATION_PROCESS: json.dumps(process)}
+    return _binding_patch(pod, node_name, annotations)
+
+
+def devices_patch(pod: Object, node_name: str, devices: str) -> Object:
+    """Return a merge patch that records the GPUs that the Pod has on this node."""
+    return _binding_patch(pod, node_name, {ANNOTATION_DEVICES: devices})
+
+
+def _binding_patch(pod: Object, node_name: str, annotations: Mapping[str, str]) -> Object:
     patch: Object = {"metadata": {"uid": uid_of(pod), "annotations": annotations}}
     return patch if pod["spec"].get("nodeName") else patch | {"spec": {"nodeName": node_name}}
 

@@ -14,6 +14,7 @@ from clusters.base.errors import Conflict, KnodelError, NotFound, Unavailable
 from clusters.base.objects import POD, Object, is_deleting, key_of, name_of, namespace_of, uid_of
 from clusters.embedded.kubelet.container import Container
 from clusters.embedded.kubelet.container_config import container_ports, grace_period
+from clusters.embedded.kubelet.gpus.assignment import RESOURCE, WHOLE, request_of
 from clusters.embedded.kubelet.node import HOST, MANAGER, Node
 from clusters.embedded.kubelet.pod_status import (
     NODE_SHUTDOWN,
@@ -21,8 +22,10 @@ from clusters.embedded.kubelet.pod_status import (
     Running,
     Terminated,
     Waiting,
+    devices_patch,
     make_failed_status,
     make_status,
+    make_unschedulable_status,
     process_patch,
     read_container_record,
     status_patch,
@@ -103,7 +106,8 @@ class PodWorker:
     async def run(self) -> None:
         """Run and terminate the Pod. Returns when it has left no processes and, except at a shutdown, no files."""
         try:
-            if (self.pod.get("status") or {}).get("phase") in FINAL_PHASES or not await self._admit():
+            is_final = (self.pod.get("status") or {}).get("phase") in FINAL_PHASES
+            if is_final or not await self._admit() or not await self._have_devices():
                 self._synced.set()
                 await self._terminating.wait()
             else:
@@ -111,6 +115,7 @@ class PodWorker:
             if self._termination == Termination.SHUTDOWN:
                 return
             self._node.ports.release(self._container.ports.values())
+            self._node.devices.release(uid_of(self.pod))
             self._node.folders.remove_pod(self.pod)
             if self._termination == Termination.DELETED:
                 name, namespace, uid = name_of(self.pod), namespace_of(self.pod), uid_of(self.pod)
@@ -127,6 +132,38 @@ class PodWorker:
                 status_patch(self.pod, make_failed_status(self.pod, UNSUPPORTED, str(error), self._now()))
             )
             return False
+        return True
+
+    async def _have_devices(self) -> bool:
+        """Wait until the Pod has the GPUs that it requests, and record them. Return False if it is terminated first."""
+        devices, uid = self._node.devices, uid_of(self.pod)
+        if self._node.folders.read_record(uid) is not None:  # its process was started with its GPUs
+            return True
+        request = devices.request(self.pod)
+        if request is None:
+            return await self._remark_unknown_devices()
+        granted = devices.take(self.pod, request)
+        if not granted.is_set():
+            message = devices.why_waiting(request)
+            status = make_unschedulable_status(self.pod, message, self._now())
+            if await self._patch(status_patch(self.pod, status)):
+                self._status = status
+            await self._node.record(self.pod, "Warning", "FailedScheduling", message)
+            self._synced.set()
+            await first_of(granted.wait(), self._terminating.wait())
+        held = devices.assignment(uid)
+        if self._terminating.is_set() or held is None:
+            devices.release(uid)
+            return False
+        if held.share < WHOLE and not self._node.mps.available():
+            message = "nvidia-cuda-mps-control is not on the PATH, so nothing limits what the Pod uses of its GPU"
+            await self._node.record(self.pod, "Warning", "NoGPUIsolation", message)
+        return await self._patch(devices_patch(self.pod, self._node.name, held.to_text()), status=False)
+
+    async def _remark_unknown_devices(self) -> bool:
+        if request_of(self.pod).count and not self._node.devices.known:
+            message = f"no {RESOURCE} of this machine is known, so none is assigned: its models share what there is"
+            await self._node.record(self.pod, "Normal", "GPUsNotAssigned", message)
         return True
 
     async def _run_container(self) -> None:
@@ -201,6 +238,8 @@ class PodWorker:
             )
             if status != self._status and await self._patch(status_patch(stored, status)):
                 self._status = status
+            if status["phase"] in FINAL_PHASES:
+                self._node.devices.release(uid_of(self.pod))
 
     async def _patch(self, patch: Object, status: bool = True) -> bool:
         """Patch the Pod or its status. Return False when the write was given up."""
@@ -254,5 +293,6 @@ def admit(pod: Object) -> None:
         ports = {str(port): port for port in container_ports(container)}
         for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
             parse_probe(container, probe, ports)
+        request_of(pod)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UnsupportedPod(f"invalid spec: {error!r}") from error

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from clusters.base.api import Cluster, ObjectList, PatchType, Subresource, WatchEvent
+from clusters.base.api import Cluster, ObjectList, PatchType, Subresource, Trim, WatchEvent
 from clusters.base.errors import ClusterError, Unavailable
 from clusters.base.objects import Kind, Object
 
@@ -34,9 +34,11 @@ class FencedCluster:
         """Call the method of the cluster."""
         return await self._cluster.get(kind, name, namespace)
 
-    async def list(self, kind: Kind, namespace: str | None = None, selector: str = "") -> ObjectList:
+    async def list(
+        self, kind: Kind, namespace: str | None = None, selector: str = "", *, trim: Trim | None = None
+    ) -> ObjectList:
         """Call the method of the cluster."""
-        return await self._cluster.list(kind, namespace, selector)
+        return await self._cluster.list(kind, namespace, selector, trim=trim)
 
     def watch(
         self, kind: Kind, resource_version: str, namespace: str | None = None, selector: str = ""

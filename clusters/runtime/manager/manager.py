@@ -22,7 +22,7 @@ from clusters.runtime.controller import Controller
 from clusters.runtime.informer import Informers, InformerSets
 from clusters.runtime.lease import LeaderLease, LeaseLost
 from clusters.runtime.manager.fence import FencedCluster
-from clusters.runtime.manager.metrics import Family, controller_families, informer_families, one
+from clusters.runtime.manager.metrics import Family, Histogram, controller_families, informer_families, one
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class Component:
     informers: Informers | InformerSets
     controllers: Sequence[Controller]
     run: Callable[[], Coroutine[Any, Any, None]]
-    families: Callable[[], Iterable[Family]] = tuple
+    families: Callable[[], Iterable[Family | Histogram]] = tuple
 
 
 class Manager:
@@ -75,7 +75,7 @@ class Manager:
         """Return whether this replica leads."""
         return self._leading.is_set() and self._lease.valid
 
-    def families(self) -> Iterable[Family]:
+    def families(self) -> Iterable[Family | Histogram]:
         """Yield the metrics of this replica."""
         yield one("knodel_leader", "gauge", "1 while this replica leads.", float(self.leads))
         yield one("knodel_compositions_total", "counter", "Starts, lost Leases, new settings.", self._compositions)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from clusters.net.exposition import CONTENT_TYPE, Family, one, process_families, render
+from clusters.net.exposition import CONTENT_TYPE, Family, Histogram, one, process_families, render
 from clusters.runtime.controller import Controller
 from clusters.runtime.informer import Informer
 
-__all__ = ["CONTENT_TYPE", "Family", "controller_families", "informer_families", "one", "process_families", "render"]
+__all__ = [
+    "CONTENT_TYPE", "Family", "Histogram", "controller_families", "informer_families", "one", "process_families",
+    "render",
+]  # fmt: skip
 
 
 def controller_families(controllers: Iterable[Controller]) -> list[Family]:

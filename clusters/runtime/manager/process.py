@@ -25,7 +25,7 @@ from clusters.runtime.manager.config_file import ConfigFile
 from clusters.runtime.manager.http import HttpListener, HttpRequest, HttpResponse
 from clusters.runtime.manager.logs import configure_logs
 from clusters.runtime.manager.manager import Component, Manager
-from clusters.runtime.manager.metrics import CONTENT_TYPE, Family, process_families, render
+from clusters.runtime.manager.metrics import CONTENT_TYPE, Family, Histogram, process_families, render
 from clusters.runtime.manager.options import NO_FILES, InvalidOptions, Options, parse_options
 
 log = logging.getLogger(__name__)
@@ -121,7 +121,9 @@ async def run_replica(
 class Listeners:
     """The listeners of probes and metrics, as an async context manager."""
 
-    def __init__(self, options: Options, ready: Callable[[], bool], families: Callable[[], Iterable[Family]]) -> None:
+    def __init__(
+        self, options: Options, ready: Callable[[], bool], families: Callable[[], Iterable[Family | Histogram]]
+    ) -> None:
         self._options = options
         self._ready = ready
         self._families = families

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
+from autoscaler.reconciler.status import WAITING_FOR_GPU
 from clusters.base.distribution import install_command
 from clusters.base.objects import Object, condition_of, key_of, name_of, namespace_of
 from serving.cli.doctor.findings import Finding
@@ -43,6 +44,7 @@ def check_replicas(models: Sequence[Object]) -> Finding:
         (one, condition)
         for one in models
         if (condition := condition_of(one, REPLICAS_STARTED) or {}).get("status") == "False"
+        and condition.get("reason") != WAITING_FOR_GPU
         and _is_used(one, str(condition.get("message")).partition(":")[0])
     ]
     if not stuck:

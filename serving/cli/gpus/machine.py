@@ -4,65 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from autoscaler.gpu.owners import Owner, owner_of
-from clusters.base.errors import KnodelError
 from clusters.base.objects import ANNOTATION_PROCESS, Object, annotations_of
 from clusters.base.sizes import human_bytes
-from serving.client.errors import ClientError
+from clusters.devices.nvml import Gpu
 
 HEADS = ("gpu", "type", "memory", "used", "free", "holders")
-NO_DRIVER: Final = "this machine has no NVIDIA GPUs, or their driver is not loaded: `nvidia-smi` shows its state"
 NO_GPUS: Final = "this machine has no NVIDIA GPUs"
-DRIVER_FILE: Final = Path("/proc/driver/nvidia/version")
-"""It exists while the driver is loaded."""
 MOST_ANCESTORS: Final = 16
 """Generations of processes between a replica and the engine that uses the GPU."""
-
-
-class NoDriverError(KnodelError):
-    """NVML does not work, since the machine has no driver of NVIDIA."""
-
-
-@dataclass(frozen=True, slots=True)
-class Process:
-    """A process on a GPU; `memory` in bytes, 0 where the driver does not tell it."""
-
-    pid: int
-    memory: int
-
-
-@dataclass(frozen=True, slots=True)
-class Gpu:
-    """A GPU of this machine; memory in bytes."""
-
-    index: int
-    name: str
-    uuid: str
-    memory: int
-    used: int
-    processes: tuple[Process, ...] = ()
-
-
-def load_nvml() -> Any:
-    """Return the module `pynvml`. Raises ModuleNotFoundError without the package, NoDriverError without a driver."""
-    try:
-        import pynvml  # of the extra `gpu`
-    except ModuleNotFoundError:
-        if not DRIVER_FILE.exists():
-            raise NoDriverError(NO_DRIVER) from None
-        raise
-    return pynvml
-
-
-def read_gpus(nvml: Any) -> list[Gpu]:
-    """Return the GPUs in the order of NVML. Raises NoDriverError; ClientError for a GPU that has failed."""
-    with _initialized(nvml):
-        return [_read_gpu(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
 
 
 def holders_of(gpu: Gpu, pods: Iterable[Object], parent_of: Callable[[int], int]) -> dict[Owner | int, int]:
@@ -116,29 +69,6 @@ def _gpu_value(gpu: Gpu, pods: list[Object]) -> dict[str, Any]:
         "free": gpu.memory - gpu.used,
         "holders": holders,
     }
-
-
-@contextmanager
-def _initialized(nvml: Any) -> Iterator[None]:
-    try:
-        nvml.nvmlInit()
-    except (nvml.NVMLError_LibraryNotFound, nvml.NVMLError_DriverNotLoaded) as error:
-        raise NoDriverError(NO_DRIVER) from error
-    try:
-        yield
-    except nvml.NVMLError as error:
-        raise ClientError(f"the GPUs cannot be read: {error}: `nvidia-smi` shows their state") from error
-    finally:
-        nvml.nvmlShutdown()
-
-
-def _read_gpu(nvml: Any, index: int) -> Gpu:
-    handle = nvml.nvmlDeviceGetHandleByIndex(index)
-    memory = nvml.nvmlDeviceGetMemoryInfo(handle)
-    running = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
-    processes = tuple(Process(int(one.pid), int(one.usedGpuMemory or 0)) for one in running)
-    name, uuid = nvml.nvmlDeviceGetName(handle), nvml.nvmlDeviceGetUUID(handle)
-    return Gpu(index, str(name), str(uuid), int(memory.total), int(memory.used), processes)
 
 
 def _pid_of(pod: Object) -> int:

@@ -64,7 +64,8 @@ class RolloutInputs:
 
     `shares` are percents observed at the gateway. `judgement` is the one of this pass, with the requests of both
     versions since the percent changed. `reach` is the percent that the candidate's ready replicas can serve. `standing`
-    is the number of replicas that the rollout may count on, by Configuration.
+    is the number of replicas that the rollout may count on, by Configuration. `waits_for_gpus`: the candidate cannot
+    have all of its replicas, since others hold the GPUs.
     """
 
     shares: Shares = field(default_factory=dict)
@@ -75,6 +76,7 @@ class RolloutInputs:
     candidate_counts: Counts = NO_ANSWERS
     reach: int = ALL
     standing: Mapping[str, int] = field(default_factory=dict)
+    waits_for_gpus: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +284,9 @@ def _shifted(at: _Pass, state: RolloutState, _: Version) -> RolloutState | None:
         if reach > state.percent or target < state.percent:
             return transitions.moved(replace(state, since=at.at), reach, f"ready replicas can serve {reach} %")
     waited = seconds_between(state.since, at.now)
+    if at.inputs.waits_for_gpus and waited >= at.rule.progress_deadline / 2:
+        reasons = (f"{state.candidate} waits for GPUs, so the deadline of step {state.step + 1} begins again",)
+        return replace(state, since=at.at, reasons=reasons)
     if waited >= at.rule.progress_deadline:
         why = f"step {state.step + 1} ({target} %) was not in force within {at.rule.progress_deadline:g} s"
         return _end(at, state, "RolledBack", f"{why}: only {state.percent} % was")

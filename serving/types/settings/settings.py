@@ -15,6 +15,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from autoscaler.gpu.claims import AllocationSettings
+from autoscaler.gpu.settings import SECTION as GPUS
+from autoscaler.gpu.settings import allocation_to_dict, read_allocation
 from clusters.base.distribution import VERSION
 from clusters.base.durations import format_duration
 from clusters.base.names import subdomain_fault
@@ -53,7 +56,7 @@ __all__ = [
     "settings_to_dict",
 ]
 
-FREE_FORM = frozenset({RUNTIMES, PRICES})
+FREE_FORM = frozenset({RUNTIMES, PRICES, GPUS})
 """Sections with names chosen by users. They have no variables, and are set only in files."""
 
 OTHER_VARIABLES = frozenset(
@@ -65,6 +68,7 @@ OTHER_VARIABLES = frozenset(
         "KNODEL_CACHE_LIMIT",
         "KNODEL_FILES_AT_ONCE",
         "KNODEL_KEPT",
+        "KNODEL_DEVICES",
         "KNODEL_KEPT_LIMIT",
         "KNODEL_CREDENTIALS",
         "KNODEL_ALLOW_HOSTS",
@@ -129,6 +133,11 @@ class ServerSettings:
         "hosts, with commas",
         "private hosts that models may be fetched from, as written in URIs; a change creates revisions",
     )
+    gpu_priority_class: str = setting(
+        "",
+        "PriorityClass",
+        "PriorityClass of Pods with GPUs, such as knodel-serving; a change creates revisions",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +199,7 @@ class EventSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All settings of a platform. `runtimes` and `prices` have names chosen by users, and are set only in files."""
+    """All settings of a platform. `runtimes`, `prices` and `gpu` have names chosen by users: they are set in files."""
 
     gateway: GatewaySettings = field(default_factory=GatewaySettings)
     control: ControlSettings = field(default_factory=ControlSettings)
@@ -201,6 +210,7 @@ class Settings:
     events: EventSettings = field(default_factory=EventSettings)
     runtimes: tuple[Runtime, ...] = ()
     prices: Prices = field(default_factory=Prices)
+    gpu: AllocationSettings = field(default_factory=AllocationSettings)
 
 
 def load_settings(
@@ -246,7 +256,11 @@ def settings_to_dict(settings: Settings) -> dict[str, dict[str, Any]]:
         value = getattr(getattr(settings, entry.group), entry.name)
         shown = format_duration(value) if entry.about.unit == "s" else value
         answer.setdefault(entry.group, {})[entry.key.partition(".")[2]] = shown
-    return answer | {RUNTIMES: runtimes_to_dict(settings.runtimes), PRICES: prices_to_dict(settings.prices)}
+    return answer | {
+        RUNTIMES: runtimes_to_dict(settings.runtimes),
+        PRICES: prices_to_dict(settings.prices),
+        GPUS: allocation_to_dict(settings.gpu),
+    }
 
 
 def text_with_values(text: str, where: str, values: Mapping[str, str]) -> str:
@@ -288,10 +302,17 @@ def describe_settings() -> list[dict[str, Any]]:
     ]
 
 
+def _read_gpus(given: Any, prices: Prices) -> AllocationSettings:
+    try:
+        return read_allocation(given, {**prices.gpu, **prices.gpu_types})
+    except ValueError as error:
+        raise SettingsError(str(error)) from error
+
+
 def _settings_with(given: Mapping[str, Any]) -> Settings:
+    prices = read_prices(given.get(PRICES, {}))
     settings = Settings(
-        runtimes=read_runtimes(given.get(RUNTIMES, {})),
-        prices=read_prices(given.get(PRICES, {})),
+        runtimes=read_runtimes(given.get(RUNTIMES, {})), prices=prices, gpu=_read_gpus(given.get(GPUS), prices)
     )
     entries = _setting_fields()
     for key, value in given.items():

@@ -35,6 +35,7 @@ TOKEN_FILE = "token"  # noqa: S105 - a file's name
 POOL_KEY_FILE = "pool-key"
 GATEWAY_KEY_FILE = "gateway-key"
 KUBECONFIG_FILE = "kubeconfig"
+PROMETHEUS_FILE = "prometheus.yml"
 LOG_FILE = "platform.log"
 STORE_FILE = "cluster.db"
 ARTIFACTS_FOLDER = "artifacts"

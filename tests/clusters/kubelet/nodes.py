@@ -16,6 +16,7 @@ from clusters.base.clock import Clock, SystemClock
 from clusters.base.errors import NotFound
 from clusters.base.identity import PROC, Identity, is_running
 from clusters.base.objects import POD, Object
+from clusters.devices.machine import DeviceSource, NoDevices
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.kubelet import ContainerImage, Kubelet, KubeletSettings, find_leftovers
 from clusters.embedded.kubelet.pod_status import read_container_record
@@ -50,6 +51,7 @@ class Nodes:
         self.drained: list[str] = []
         self.images = {"server": ContainerImage((sys.executable, "-I", "-S", str(SERVER)))}
         self.settings = KubeletSettings(first_backoff=0.2, largest_backoff=0.4, drain_limit=1.0)
+        self.devices: DeviceSource = NoDevices()
         self.kubelet: Kubelet | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -65,6 +67,7 @@ class Nodes:
             tokens=TOKENS,
             clock=clock or SystemClock(),
             settings=self.settings,
+            devices=self.devices,
         )
         self._task = asyncio.create_task(self._run(informers, self.kubelet))
         await self.kubelet.synced()

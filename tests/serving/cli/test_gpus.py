@@ -15,8 +15,9 @@ import pytest
 
 from autoscaler.gpu.owners import Owner
 from clusters.base.objects import ANNOTATION_PROCESS, POD, Object
+from clusters.devices import nvml as nvml_reader
+from clusters.devices.machine import DevicesError
 from serving.cli.gpus import machine
-from serving.client.errors import ClientError
 from tests.autoscaler.gpu.objects import GPU, H100, claim, device_class, node, pod, resource_slice
 from tests.serving.cli.conftest import Config, Knodel, Served, check
 from tests.serving.cli.kube import CONTEXT, NOTHING, FakeApi, Reply, Script, Seen, failure
@@ -201,6 +202,9 @@ class Nvml:
     def nvmlDeviceGetMemoryInfo(self, handle: int) -> Any:
         return SimpleNamespace(total=80 * 2**30, used=handle * 2**30)
 
+    def nvmlDeviceGetUtilizationRates(self, handle: int) -> Any:
+        return SimpleNamespace(gpu=50, memory=10)
+
     def nvmlDeviceGetComputeRunningProcesses(self, handle: int) -> list[Any]:
         used = [(21, 2**29), (30, 2**28), (99, None)]
         return [SimpleNamespace(pid=pid, usedGpuMemory=memory) for pid, memory in used] if handle else []
@@ -214,7 +218,7 @@ def replica(name: str, process: str) -> Object:
 
 def test_processes_on_a_gpu_belong_to_the_replica_that_started_them() -> None:
     nvml = Nvml()
-    idle, busy = machine.read_gpus(nvml)
+    idle, busy = nvml_reader.read_gpus(nvml)
     pods = [replica("one", '{"pid": 20}'), replica("two", '{"pid": 30}'), replica("broken", "["), pod("none")]
     parents = {21: 20, 20: 10, 99: 1}
     assert nvml.ended == [True]
@@ -223,7 +227,7 @@ def test_processes_on_a_gpu_belong_to_the_replica_that_started_them() -> None:
 
 
 def test_rows_and_values_of_a_machine() -> None:
-    gpus = machine.read_gpus(Nvml())
+    gpus = nvml_reader.read_gpus(Nvml())
     assert next(machine.rows(gpus, [])) == ["0", "NVIDIA H100", "80 GiB", "0 bytes", "80 GiB", "-"]
     first, second = machine.value(gpus, [replica("one", '{"pid": 30}')])["gpus"]
     assert (first["uuid"], first["free"], second["used"]) == ("GPU-0", 80 * 2**30, 2**30)
@@ -232,11 +236,11 @@ def test_rows_and_values_of_a_machine() -> None:
 
 def test_a_gpu_that_failed_is_an_error_with_a_remedy() -> None:
     nvml = Nvml(NvmlError)
-    with pytest.raises(ClientError, match="cannot be read: GPU is lost: `nvidia-smi`"):
-        machine.read_gpus(nvml)
+    with pytest.raises(DevicesError, match="cannot be read: GPU is lost: `nvidia-smi`"):
+        nvml_reader.read_gpus(nvml)
     assert nvml.ended == [True]
-    with pytest.raises(machine.NoDriverError):
-        machine.read_gpus(Nvml(LibraryNotFoundError))
+    with pytest.raises(nvml_reader.NoDriverError):
+        nvml_reader.read_gpus(Nvml(LibraryNotFoundError))
 
 
 def test_the_parent_of_a_process_is_read_from_proc() -> None:
@@ -248,7 +252,7 @@ def test_the_parent_of_a_process_is_read_from_proc() -> None:
 def gpus(monkeypatch: pytest.MonkeyPatch) -> Iterator[Nvml]:
     """Install NVML with two GPUs."""
     nvml = Nvml()
-    monkeypatch.setattr(machine, "load_nvml", lambda: nvml)
+    monkeypatch.setattr(nvml_reader, "load_nvml", lambda: nvml)
     yield nvml
 
 
@@ -267,11 +271,11 @@ def test_without_a_platform_the_holders_are_processes(gpus: Nvml, knodel: Knodel
     assert "process 99 0 bytes" in done.out
 
 
-@pytest.mark.skipif(machine.DRIVER_FILE.exists(), reason="this machine has a driver of NVIDIA")
+@pytest.mark.skipif(nvml_reader.DRIVER_FILE.exists(), reason="this machine has a driver of NVIDIA")
 def test_a_machine_without_a_driver_has_no_gpus(knodel: Knodel) -> None:
     done = knodel("gpus")
     assert (done.code, done.err) == (0, "")
-    assert done.out == f"{machine.NO_DRIVER}\n"
+    assert done.out == f"{nvml_reader.NO_DRIVER}\n"
     assert json.loads(knodel("gpus", "-o", "json").out) == {"gpus": []}
 
 
@@ -280,12 +284,12 @@ def test_the_package_is_needed_only_beside_a_driver(
     driver: bool, knodel: Knodel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    monkeypatch.setattr(machine, "DRIVER_FILE", tmp_path if driver else tmp_path / "none")
+    monkeypatch.setattr(nvml_reader, "DRIVER_FILE", tmp_path if driver else tmp_path / "none")
     done = knodel("gpus")
     if driver:
         check(done, 1, ["`knodel gpus` needs the package pynvml", "'knodel[gpu]'"])
     else:
-        assert (done.code, done.out) == (0, f"{machine.NO_DRIVER}\n")
+        assert (done.code, done.out) == (0, f"{nvml_reader.NO_DRIVER}\n")
 
 
 def test_an_option_of_clusters_is_refused_on_this_machine(knodel: Knodel) -> None:

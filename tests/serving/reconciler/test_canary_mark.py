@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from autoscaler.gpu.shapes import ANNOTATION_PRIORITY, ANNOTATION_WEIGHT
 from autoscaler.types import POLICY_ANNOTATION, RESTART_ANNOTATION
 from autoscaler.usage.meter import CANARY_ANNOTATION
 from clusters.base.objects import POD_AUTOSCALER, Object
@@ -51,7 +52,8 @@ def test_what_is_marked_already_is_not_written_again() -> None:
 def test_the_mark_goes_when_nothing_is_tried_any_more() -> None:
     policy = patches([autoscaler(NEW)])[NEW][POLICY_ANNOTATION]
     marked = autoscaler(NEW, **{POLICY_ANNOTATION: policy, CANARY_ANNOTATION: "true"})
-    assert patches([marked]) == {NEW: {POLICY_ANNOTATION: policy, CANARY_ANNOTATION: None, RESTART_ANNOTATION: None}}
+    others = dict.fromkeys((CANARY_ANNOTATION, RESTART_ANNOTATION, ANNOTATION_PRIORITY, ANNOTATION_WEIGHT))
+    assert patches([marked]) == {NEW: {POLICY_ANNOTATION: policy, **others}}
 
 
 def test_a_restart_reaches_the_autoscalers_of_all_revisions() -> None:

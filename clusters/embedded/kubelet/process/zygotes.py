@@ -158,7 +158,7 @@ class ZygoteClient:
         self._folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         environment = node_environment() | dict(env) | zygote.SINGLE_THREADED
         environment |= {PROCESS_OF: str(self._folders.state_dir), PROCESS_HOME: self._folders.home}
-        environment |= {PROCESS_ROLE: "zygote"}
+        environment |= {PROCESS_ROLE: "zygote", "CUDA_VISIBLE_DEVICES": ""}  # no import may touch a GPU
         path = self._folder / SOCKET_NAME
         with unix_sockets.listen(path, BACKLOG) as listener:
             argv = [sys.executable, "-m", zygote.__name__, "--socket", str(path), "--fd", str(listener.fileno())]

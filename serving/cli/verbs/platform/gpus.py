@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 
 from clusters.base.objects import POD, Object
+from clusters.devices import nvml
+from clusters.devices.machine import DevicesError
 from serving.cli.context import Session, all_namespaces_option, verb
 from serving.cli.gpus import cluster, machine
 from serving.client.errors import ClientError, UsageError
@@ -48,9 +50,11 @@ def command(session: Session, resources: tuple[str, ...], all_namespaces: bool) 
 def _show_machine(session: Session, namespace: str | None) -> None:
     """Print the GPUs of this machine. Without a platform, the holders are processes."""
     try:
-        gpus = machine.read_gpus(machine.load_nvml())
-    except machine.NoDriverError as error:
+        gpus = nvml.read_gpus(nvml.load_nvml())
+    except nvml.NoDriverError as error:
         gpus, absent = [], str(error)
+    except DevicesError as error:
+        raise ClientError(str(error)) from error
     else:
         absent = machine.NO_GPUS
     pods = _pods(session, namespace) if gpus else []

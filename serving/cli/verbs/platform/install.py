@@ -66,13 +66,14 @@ async def _install(
     from serving.install.installer import Installer
     from serving.install.knative import flags_off, require_knative, switch_on
     from serving.install.waiting import NotDone, WaitDeadline
+    from serving.makers.knative_flags import FLAGS, GPU_FLAGS
 
     progress = ProgressLine()
     deadline = WaitDeadline(SystemClock(), seconds, progress.show)
     try:
         async with KubernetesCluster.connect(session.kube.name if session.kube else None) as cluster:
             await require_knative(cluster)
-            off = await flags_off(cluster)
+            off = await flags_off(cluster, (*FLAGS, *GPU_FLAGS) if configure_knative else FLAGS)
             done = await switch_on(cluster, off, dry_run=dry_run) if configure_knative else []
             installer = Installer(cluster, progress.show, dry_run)
             changes = await installer.apply(objects, deadline)

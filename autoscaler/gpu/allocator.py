@@ -1,0 +1,400 @@
+"""Who may have how many replicas with GPUs, when not all that is wanted fits. Pure.
+
+Engines place, preempt and share devices. This module decides sizes, and says why. Claims are granted replicas band by
+Engines place, preempt and share devices. This module decides sizes, and says why. Claims are granted replicas band by
+band a higher priority comes first. Claims of the same priority are filled by turns: the next replica goes to the tenant
+that then has the least share for its weight, and there to the claim that then has the least share for its weight. A
+share is money: units times their price, over all resources. Units within a guarantee do not count in the share of the
+tenant. This is progressive filling (Ghodsi et al., "Dominant Resource Fairness", NSDI 2011) in whole replicas, so there
+is no rounding.
+
+- A tenant's guarantee is filled before the bands. What the tenant does not want is lent, and reclaimed at once.
+- Of two claims with equal shares, the one that holds its next replica keeps it. So a replica moves only if the
+  gainer's share afterwards is at most that of the giver, as with Kueue's LessThanOrEqualToFinalShare. No two claims
+  take a replica from each other by turns.
+- Training grows only into units that were free for `settle` seconds, and not within `start_pause` after others took
+  something back. What a job has grown by stays for `min_runtime`, unless a lower band needs it.
+- A training job starts with its whole minimum. From then on the minimum is a floor, also before its Pods run.
+- Grants never exceed what can be placed node by node (`paper`).
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from autoscaler.gpu.claims import AllocationSettings, Band, Claim, Gift, Grant, Place, Rule, Tenant
+from autoscaler.gpu.paper import Paper
+from autoscaler.gpu.units import Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class AllocatorState:
+    """What the next call must know.
+
+    demand    by resource: (time, units granted to all but growth) of the last `settle` seconds
+    reclaims  by resource: when serving last took units from growth
+    grown     by training job: when it was last granted more than before
+    granted   by training job: the replicas of the last call
+    """
+
+    demand: Mapping[str, tuple[tuple[float, int], ...]] = field(default_factory=dict)
+    reclaims: Mapping[str, float] = field(default_factory=dict)
+    grown: Mapping[str, float] = field(default_factory=dict)
+    granted: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """The grants by claim, the state for the next call, and the nodes where claims should give back replicas."""
+
+    grants: Mapping[str, Grant]
+    state: AllocatorState
+    victims: Mapping[str, Mapping[str, int]]
+    """By claim and node: replicas that it holds there and that others were granted the units of."""
+
+
+def exceeds(places: Iterable[Place], claims: Iterable[Claim]) -> bool:
+    """Return whether the wants exceed the units of some resource. If not, every claim may have what it wants.
+
+    Sums do not show that a type is short, or that no node has room; then the scheduler lets Pods wait.
+    """
+    wanted: defaultdict[str, int] = defaultdict(int)
+    for claim in claims:
+        wanted[claim.shape.resource] += max(claim.want, claim.least) * claim.shape.amount
+    for place in places:
+        if place.open and place.resource in wanted:
+            wanted[place.resource] -= place.units
+    return any(units > 0 for units in wanted.values())
+
+
+def allocate(
+    places: Sequence[Place],
+    claims: Sequence[Claim],
+    settings: AllocationSettings | None = None,
+    state: AllocatorState | None = None,
+    now: float = 0.0,
+) -> Allocation:
+    """Grant every claim its replicas at `now` (seconds, monotonic). Resources without any place are not limited.
+
+    Example:
+        node = Place("node-a", "nvidia.com/gpu", 4)
+        shape = Shape("nvidia.com/gpu", 1)
+        chat = Claim("Model default/chat", "default", "serving", shape, want=3)
+        train = Claim("Job default/train", "default", "training", shape, want=4, least=1, held={"node-a": 4})
+        found = allocate([node], [chat, train])
+        found.grants["Model default/chat"].replicas  # 3
+        found.grants["Job default/train"].replicas   # 1
+    """
+    known = {place.resource for place in places}
+    limited = [claim for claim in claims if claim.shape.resource in known]
+    run = _Run(places, sorted(limited, key=lambda claim: claim.name), settings or AllocationSettings(), now)
+    run.fill(state or AllocatorState())
+    free = {
+        claim.name: Grant(max(claim.want, claim.least), claim.want, Rule.ALL, claim.shape.resource)
+        for claim in claims
+        if claim.shape.resource not in known
+    }
+    return Allocation({**run.grants(), **free}, run.next_state(), run.victims())
+
+
+class _Filled:
+    """A claim while it is filled: replicas granted, and those of them that stay on their nodes."""
+
+    __slots__ = (
+        "amount", "band", "claim", "granted", "holds", "keeps", "left", "price", "resource", "rule", "step", "tenant",
+        "want",
+    )  # fmt: skip
+
+    def __init__(self, claim: Claim, price: float, tenant: Tenant) -> None:
+        self.claim = claim
+        self.tenant = tenant
+        self.price = price  # of one replica
+        self.step = price / claim.weight
+        self.band, self.holds = claim.band, claim.holds
+        self.resource, self.amount = claim.shape.resource, claim.shape.amount
+        self.want = max(claim.want, claim.least)
+        self.granted = 0
+        self.left = [(node, count) for node, count in sorted(claim.held.items()) if count > 0]
+        self.keeps: dict[str, int] = {}
+        self.rule = Rule.SHORT
+
+    def next_share(self) -> float:
+        """Return the share with one more replica."""
+        return (self.granted + 1) * self.step
+
+
+_Target = Callable[[_Filled], int]
+"""Returns up to how many replicas a claim is filled in a band."""
+
+
+def _want(one: _Filled) -> int:
+    return one.want
+
+
+def _held(one: _Filled) -> int:
+    return min(one.claim.want, one.holds)
+
+
+class _Run:
+    """One call of `allocate`."""
+
+    def __init__(
+        self, places: Sequence[Place], claims: Sequence[Claim], settings: AllocationSettings, now: float
+    ) -> None:
+        self._settings = settings
+        self._now = now
+        self._paper = Paper(places, claims)
+        types: defaultdict[str, set[str]] = defaultdict(set)
+        for place in places:
+            types[place.resource].add(place.type)
+        self._filled = [
+            _Filled(claim, self._price(claim, types[claim.shape.resource]), settings.tenant(claim.tenant))
+            for claim in claims
+        ]
+        self._of_tenant: defaultdict[str, float] = defaultdict(float)  # tenant → money
+        self._units: defaultdict[tuple[str, str], int] = defaultdict(int)  # tenant, resource → units
+        self._free = {resource: self._paper.free(resource) for resource in {place.resource for place in places}}
+        self._growth: defaultdict[str, int] = defaultdict(int)  # resource → units granted as growth
+        self._allowed: dict[str, int] = {}  # resource → most of these units, with new replicas
+
+    def _price(self, claim: Claim, types: Iterable[str]) -> float:
+        """Return the price of a replica: of its first type, else of the most expensive type that it may get."""
+        prices, shape = self._settings.prices, claim.shape
+        default = prices.get(shape.resource, 1.0)
+        if not prices:
+            return shape.amount * default
+        return shape.amount * max((prices.get(one, default) for one in shape.types or types), default=default)
+
+    def fill(self, state: AllocatorState) -> None:
+        """Grant replicas band by band."""
+        self._state = state
+        self._by_priority(self._filled, self._floor_of)
+        for name, tenant in sorted(self._settings.tenants.items()):
+            if tenant.guarantee:
+                self._fill_bands([one for one in self._filled if one.claim.tenant == name], tenant.guarantee)
+        self._fill_bands(self._filled)
+        self._measure_demand()
+        growing = [one for one in self._filled if one.band is Band.GROWTH and one.granted >= one.claim.least]
+        self._by_priority([one for one in growing if self._is_young(one)], _held)
+        self._by_priority(growing, _want)
+
+    def _floor_of(self, one: _Filled) -> int:
+        claim = one.claim
+        starts = claim.kind == "training" and not claim.running
+        return 0 if starts and self._state.granted.get(claim.name, 0) < claim.least else claim.least
+
+    def _fill_bands(self, group: Sequence[_Filled], most: Amounts | None = None) -> None:
+        """Fill all bands but growth."""
+        for band in (Band.SERVING, Band.POOL):
+            self._by_priority([one for one in group if one.band is band], _want, most)
+        self._start_gangs(group, most)
+
+    def _by_priority(self, group: Sequence[_Filled], wanted: _Target, most: Amounts | None = None) -> None:
+        """Fill the claims of a band up to what `wanted` returns; `most` limits the units of their tenant."""
+        ranks = sorted({one.claim.priority for one in group}, reverse=True)
+        for rank in ranks:
+            self._by_turns([one for one in group if one.claim.priority == rank], wanted, most)
+
+    def _by_turns(self, group: Sequence[_Filled], wanted: _Target, most: Amounts | None) -> None:
+        """Progressive filling."""
+        queues: dict[str, list[tuple[float, bool, str, int]]] = defaultdict(list)
+        targets = [wanted(one) for one in group]
+        for number, (one, target) in enumerate(zip(group, targets, strict=True)):
+            if one.granted < target:
+                queues[one.claim.tenant].append(self._turn(one, number))
+        for queue in queues.values():
+            heapq.heapify(queue)
+        tenants = [self._tenant_turn(name, queue[0], group) for name, queue in queues.items()]
+        heapq.heapify(tenants)
+        while tenants:
+            *_, name = heapq.heappop(tenants)
+            queue = queues[name]
+            number = heapq.heappop(queue)[-1]
+            one = group[number]
+            if self._give(one, most) and one.granted < targets[number]:
+                heapq.heappush(queue, self._turn(one, number))
+            if queue:
+                heapq.heappush(tenants, self._tenant_turn(name, queue[0], group))
+
+    def _turn(self, one: _Filled, number: int) -> tuple[float, bool, str, int]:
+        """Return the order of a claim in its tenant: least next share, then who holds that replica, then by name."""
+        return one.next_share(), not one.left, one.claim.name, number
+
+    def _tenant_turn(
+        self, name: str, first: tuple[float, bool, str, int], group: Sequence[_Filled]
+    ) -> tuple[float, bool, str]:
+        money = self._of_tenant[name] + group[first[-1]].price
+        return money / group[first[-1]].tenant.weight, first[1], name
+
+    def _give(self, one: _Filled, most: Amounts | None) -> bool:
+        """Grant one more replica, if it fits and is allowed."""
+        allowed = self._may_have(one, most)
+        if not allowed or not self._put(one):
+            one.rule = Rule.SHORT if allowed else one.rule
+            return False
+        claim, resource, amount = one.claim, one.resource, one.amount
+        if claim.kind == "training" and one.granted >= claim.least:
+            self._growth[resource] += amount
+        one.granted += 1
+        self._units[claim.tenant, resource] += amount
+        self._free[resource] -= amount
+        if self._units[claim.tenant, resource] > one.tenant.guarantee.get(resource, 0):
+            self._of_tenant[claim.tenant] += one.price
+        return True
+
+    def _may_have(self, one: _Filled, most: Amounts | None) -> bool:
+        """Return whether the next replica keeps the limits, and set the reason if it does not."""
+        claim, resource, amount = one.claim, one.resource, one.amount
+        after = self._units[claim.tenant, resource] + amount
+        if most is not None and after > most.get(resource, 0):
+            return False
+        one.rule = Rule.SHORT
+        limit = one.tenant.limit.get(resource)
+        if limit is not None and after > limit:
+            one.rule = Rule.LIMIT
+            return False
+        if claim.kind == "serving":
+            return True
+        is_new = one.granted >= max(claim.least, one.holds)
+        if claim.kind == "training" and is_new and one.granted >= claim.least:
+            allowed = self._allowed.get(resource)
+            if allowed is not None and self._growth[resource] + amount > allowed:
+                one.rule = Rule.SETTLING
+                return False
+        return one.granted < claim.least or self._free[resource] - amount >= self._settings.reserve.get(resource, 0)
+
+    def _put(self, one: _Filled) -> bool:
+        """Grant a replica where one is held, else a new one."""
+        claim = one.claim
+        if claim.shape.pods == 1:
+            while one.left:
+                node, count = one.left[0]
+                one.left[0] = (node, count - 1)
+                if count <= 1:
+                    one.left.pop(0)
+                if self._paper.keep(claim, node):
+                    one.keeps[node] = one.keeps.get(node, 0) + 1
+                    return True
+        elif one.left:
+            one.left.pop(0)
+        return self._paper.place(claim.shape)
+
+    def _start_gangs(self, group: Sequence[_Filled], most: Amounts | None) -> None:
+        """Grant waiting training jobs their minimum as a whole, oldest first. Younger ones may pass for a while."""
+        waiting = [one for one in group if one.band is Band.GROWTH and one.granted < one.claim.least]
+        blocked: set[str] = set()
+        for one in sorted(waiting, key=lambda one: (-one.claim.priority, one.claim.since, one.claim.name)):
+            claim, resource = one.claim, one.resource
+            one.rule = Rule.GANG
+            if resource in blocked:
+                continue
+            money = self._of_tenant[claim.tenant]
+            before, mark, left, keeps = one.granted, self._paper.mark(), list(one.left), dict(one.keeps)
+            while one.granted < claim.least and self._give(one, most):
+                pass
+            if one.granted < claim.least:
+                self._take_back(one, before)
+                self._of_tenant[claim.tenant] = money
+                self._paper.restore(mark)
+                one.left, one.keeps = left, keeps
+                one.rule = one.rule if one.rule is Rule.LIMIT else Rule.GANG
+                is_old = self._now - claim.since > self._settings.patience
+                if is_old and most is None and one.rule is Rule.GANG:
+                    blocked.add(resource)
+
+    def _take_back(self, one: _Filled, granted: int) -> None:
+        units = (one.granted - granted) * one.amount
+        self._units[one.claim.tenant, one.resource] -= units
+        self._free[one.resource] += units
+        one.granted = granted
+
+    def _measure_demand(self) -> None:
+        """Record what all but growth were granted, and find how much training may grow."""
+        granted: defaultdict[str, int] = defaultdict(int)
+        for one in self._filled:
+            granted[one.resource] += one.granted * one.amount
+        self._demand: dict[str, tuple[tuple[float, int], ...]] = {}
+        begin = self._now - self._settings.settle
+        for resource, free in self._free.items():
+            unknown = ((self._now, granted[resource] + free),)  # as if nothing had been free until now
+            levels = [*self._state.demand.get(resource, unknown), (self._now, granted[resource])]
+            first = max((number for number, (at, _) in enumerate(levels) if at <= begin), default=0)
+            recent = levels[first:]  # the first of them held until the next
+            self._demand[resource] = tuple(
+                level for number, level in enumerate(recent) if not number or level[1] != recent[number - 1][1]
+            )
+            paused = self._now - self._state.reclaims.get(resource, -math.inf) < self._settings.start_pause
+            self._allowed[resource] = 0 if paused else free + granted[resource] - max(units for _, units in recent)
+
+    def _is_young(self, one: _Filled) -> bool:
+        grown = self._state.grown.get(one.claim.name)
+        return grown is not None and self._now - grown < self._settings.min_runtime
+
+    def grants(self) -> dict[str, Grant]:
+        """Return the grants with their reasons."""
+        gifts, found = self._gifts(), {}
+        for one in self._filled:
+            claim, shape = one.claim, one.claim.shape
+            sums = self._paper.sums(shape)
+            rule = one.rule
+            if one.granted >= claim.want:
+                rule = Rule.ALL
+            elif sums.largest < shape.units:
+                rule = Rule.NONE_FITS
+            others = max(0, sums.total - sums.free - one.granted * shape.amount)
+            gains = gifts.get(claim.name, ())
+            found[claim.name] = Grant(one.granted, claim.want, rule, shape.resource, sums.total, others, gains)
+        return found
+
+    def _gifts(self) -> dict[str, tuple[Gift, ...]]:
+        """Return who gives units for whom: gainers in the order of their bands, givers from the highest band."""
+        order = sorted(self._filled, key=lambda one: (one.band, -one.claim.priority, one.claim.name))
+        left = {one.claim.name: (one.holds - one.granted) * one.amount for one in order if one.granted < one.holds}
+        givers = [one for one in reversed(order) if one.claim.name in left]
+        found: dict[str, tuple[Gift, ...]] = {}
+        for one in order if givers else ():
+            missing = (one.granted - one.holds) * one.amount
+            given = []
+            for giver in givers:
+                units = min(missing, left[giver.claim.name])
+                if units > 0 and giver.resource == one.resource:
+                    left[giver.claim.name] -= units
+                    missing -= units
+                    given.append(Gift(giver.claim.name, units))
+            if given:
+                found[one.claim.name] = tuple(given)
+        return found
+
+    def victims(self) -> dict[str, dict[str, int]]:
+        """Return the replicas that claims hold and were not granted any more, by node."""
+        found = {}
+        for one in self._filled:
+            if one.holds > one.granted and one.claim.shape.pods == 1:
+                lost = {
+                    node: count - one.keeps.get(node, 0)
+                    for node, count in one.claim.held.items()
+                    if count > one.keeps.get(node, 0)
+                }
+                if lost:
+                    found[one.claim.name] = lost
+        return found
+
+    def next_state(self) -> AllocatorState:
+        """Return the state for the next call."""
+        state, grown, granted, reclaims = self._state, {}, {}, dict(self._state.reclaims)
+        for one in self._filled:
+            claim = one.claim
+            if claim.kind != "training":
+                continue
+            granted[claim.name] = one.granted
+            if one.granted > max(claim.least, state.granted.get(claim.name, claim.holds)):
+                grown[claim.name] = self._now
+            elif claim.name in state.grown:
+                grown[claim.name] = state.grown[claim.name]
+            if one.granted < _held(one):
+                reclaims[claim.shape.resource] = self._now
+        return AllocatorState(self._demand, reclaims, grown, granted)

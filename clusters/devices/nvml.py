@@ -1,0 +1,172 @@
+"""GPUs read by NVML (`nvidia-ml-py`, extra `gpu`): devices, links, faults, and what processes use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from clusters.devices.machine import Device, DevicesError, Machine
+from clusters.devices.topology import NODE, NVLINK, PHB, PIX, PXB, SAME_BOARD, SYS
+
+NO_DRIVER: Final = "this machine has no NVIDIA GPUs, or their driver is not loaded: `nvidia-smi` shows its state"
+DRIVER_FILE: Final = Path("/proc/driver/nvidia/version")
+"""It exists while the driver is loaded."""
+
+
+class NoDriverError(DevicesError):
+    """NVML does not work, since the machine has no driver of NVIDIA."""
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process on a GPU; `memory` in bytes, 0 where the driver does not tell it."""
+
+    pid: int
+    memory: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """The state of a GPU of this machine: memory in bytes, `utilization` from 0 to 1 where the driver tells it."""
+
+    index: int
+    name: str
+    uuid: str
+    memory: int
+    used: int
+    processes: tuple[Process, ...] = ()
+    utilization: float | None = None
+
+
+def load_nvml() -> Any:
+    """Return the module `pynvml`. Raises ModuleNotFoundError without the package, NoDriverError without a driver."""
+    try:
+        import pynvml  # of the extra `gpu`
+    except ModuleNotFoundError:
+        if not DRIVER_FILE.exists():
+            raise NoDriverError(NO_DRIVER) from None
+        raise
+    return pynvml
+
+
+def read_gpus(nvml: Any) -> list[Gpu]:
+    """Return the GPUs in the order of NVML. Raises NoDriverError; DevicesError for a GPU that has failed."""
+    with initialized(nvml):
+        return [_read_gpu(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
+
+
+@contextmanager
+def initialized(nvml: Any) -> Iterator[None]:
+    """Initialize NVML for a block. Raises NoDriverError; DevicesError for any other error of NVML in the block."""
+    try:
+        nvml.nvmlInit()
+    except (nvml.NVMLError_LibraryNotFound, nvml.NVMLError_DriverNotLoaded) as error:
+        raise NoDriverError(NO_DRIVER) from error
+    except nvml.NVMLError as error:
+        raise DevicesError(f"the GPUs cannot be read: {error}: `nvidia-smi` shows their state") from error
+    try:
+        yield
+    except nvml.NVMLError as error:
+        raise DevicesError(f"the GPUs cannot be read: {error}: `nvidia-smi` shows their state") from error
+    finally:
+        nvml.nvmlShutdown()
+
+
+class NvmlSource:
+    """The GPUs of this machine by NVML; `nvml` is the module `pynvml`."""
+
+    def __init__(self, nvml: Any) -> None:
+        self._nvml = nvml
+        self._known: tuple[str, ...] = ()
+
+    def read(self) -> Machine:
+        """Return the GPUs and their links. Raises DevicesError."""
+        nvml = self._nvml
+        with initialized(nvml):
+            handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
+            devices = tuple(
+                Device(
+                    str(nvml.nvmlDeviceGetUUID(handle)),
+                    str(nvml.nvmlDeviceGetName(handle)),
+                    int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
+                )
+                for handle in handles
+            )
+            self._known = tuple(device.uuid for device in devices)
+            return Machine(devices, _read_scores(nvml, handles))
+
+    def faults(self) -> Mapping[str, str]:
+        """Return the GPUs that were read before and are lost or need a reset. Raises DevicesError."""
+        nvml, found = self._nvml, {}
+        fatal = (nvml.NVML_ERROR_GPU_IS_LOST, nvml.NVML_ERROR_RESET_REQUIRED, nvml.NVML_ERROR_NOT_FOUND)
+        with initialized(nvml):
+            for uuid in self._known:
+                try:
+                    nvml.nvmlDeviceGetMemoryInfo(nvml.nvmlDeviceGetHandleByUUID(uuid))
+                except nvml.NVMLError as error:
+                    if error.value in fatal:
+                        found[uuid] = str(error)
+        return found
+
+
+def _read_scores(nvml: Any, handles: Sequence[Any]) -> list[list[int]]:
+    """Return the scores of all pairs: the PCIe part, and 100 for each NVLink, direct or through switches."""
+    bridges = {
+        nvml.NVML_TOPOLOGY_INTERNAL: SAME_BOARD,
+        nvml.NVML_TOPOLOGY_SINGLE: PIX,
+        nvml.NVML_TOPOLOGY_MULTIPLE: PXB,
+        nvml.NVML_TOPOLOGY_HOSTBRIDGE: PHB,
+        nvml.NVML_TOPOLOGY_NODE: NODE,
+        nvml.NVML_TOPOLOGY_SYSTEM: SYS,
+    }
+    addresses = [_address(nvml.nvmlDeviceGetPciInfo(handle)) for handle in handles]
+    links = [_read_links(nvml, handle) for handle in handles]
+    scores = [[0] * len(handles) for _ in handles]
+    for one, handle in enumerate(handles):
+        for other in range(one):
+            score = SYS
+            with suppress(nvml.NVMLError):  # not supported by some drivers of virtual machines
+                score = bridges.get(nvml.nvmlDeviceGetTopologyCommonAncestor(handle, handles[other]), SYS)
+            direct = links[one][0].count(addresses[other])
+            switched = min(links[one][1], links[other][1])
+            scores[one][other] = scores[other][one] = score + NVLINK * (direct + switched)
+    return scores
+
+
+_Address = tuple[int, int, int]
+
+
+def _read_links(nvml: Any, handle: Any) -> tuple[list[_Address], int]:
+    """Return the addresses at the ends of the active NVLinks, and the number of those that end at a switch."""
+    ends: list[_Address] = []
+    switched = 0
+    for link in range(nvml.NVML_NVLINK_MAX_LINKS):
+        try:
+            if not nvml.nvmlDeviceGetNvLinkState(handle, link):
+                continue
+            if nvml.nvmlDeviceGetNvLinkRemoteDeviceType(handle, link) == nvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
+                switched += 1
+            else:
+                ends.append(_address(nvml.nvmlDeviceGetNvLinkRemotePciInfo(handle, link)))
+        except nvml.NVMLError:  # no such link, or no NVLink at all
+            continue
+    return ends, switched
+
+
+def _address(pci: Any) -> _Address:
+    return int(pci.domain), int(pci.bus), int(pci.device)
+
+
+def _read_gpu(nvml: Any, index: int) -> Gpu:
+    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+    running = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+    processes = tuple(Process(int(one.pid), int(one.usedGpuMemory or 0)) for one in running)
+    name, uuid = nvml.nvmlDeviceGetName(handle), nvml.nvmlDeviceGetUUID(handle)
+    utilization = None
+    with suppress(nvml.NVMLError):  # not supported with MIG
+        utilization = int(nvml.nvmlDeviceGetUtilizationRates(handle).gpu) / 100
+    return Gpu(index, str(name), str(uuid), int(memory.total), int(memory.used), processes, utilization)

@@ -1,0 +1,45 @@
+"""The Node object of the machine, with its GPUs as a device plugin and NVIDIA's labeller would show them. Pure."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final
+
+from clusters.base.objects import NODE, Object, with_condition
+from clusters.devices.machine import Machine
+from clusters.embedded.kubelet.gpus.assignment import RESOURCE
+
+LABEL_PRODUCT: Final = "nvidia.com/gpu.product"
+LABEL_MEMORY: Final = "nvidia.com/gpu.memory"
+GPUS_HEALTHY: Final = "GPUsHealthy"
+_MIB: Final = 1 << 20
+
+
+def make_node(name: str, machine: Machine) -> Object:
+    """Return the Node without its status. On a machine with several types of GPU, the label has the most frequent."""
+    labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
+    if machine.devices:
+        product, memory = Counter((one.name, one.memory) for one in machine.devices).most_common(1)[0][0]
+        labels |= {LABEL_PRODUCT: product.replace(" ", "-"), LABEL_MEMORY: str(memory // _MIB)}
+        labels |= {"nvidia.com/gpu.count": str(len(machine.devices))}
+    return {"apiVersion": NODE.api_version, "kind": NODE.kind, "metadata": {"name": name, "labels": labels}}
+
+
+def make_node_status(former: Object, machine: Machine, whole: int, lost: Mapping[str, str], now: datetime) -> Object:
+    """Return the Node's status. `whole` are the GPUs that Pods can have as a whole.
+
+    A GPU that failed, and one of which Pods have parts, is not allocatable. The resource is absent if no GPU is known.
+    """
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    amounts = {"cpu": str(os.cpu_count() or 1), "memory": f"{memory // 1024}Ki"}
+    conditions = with_condition(list(former.get("conditions") or ()), "Ready", "True", now, "KubeletReady")
+    capacity, allocatable = dict(amounts), dict(amounts)
+    if machine.devices:
+        capacity[RESOURCE], allocatable[RESOURCE] = str(len(machine.devices)), str(whole)
+        failed = "; ".join(f"{uuid}: {fault}" for uuid, fault in sorted(lost.items()))
+        state = ("False", now, "GPULost", failed) if lost else ("True", now)
+        conditions = with_condition(conditions, GPUS_HEALTHY, *state)
+    return {"capacity": capacity, "allocatable": allocatable, "conditions": conditions}
