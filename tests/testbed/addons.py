@@ -1,4 +1,4 @@
-"""What runs inside the testbed's cluster: CoreDNS, Knative Serving, Kourier; on request Eventing, KubeRay and Volcano."""
+"""What runs inside the testbed's cluster: CoreDNS, Knative Serving, Kourier; on request Eventing, KubeRay, Volcano."""
 
 from __future__ import annotations
 
