@@ -90,6 +90,7 @@ def _parser() -> argparse.ArgumentParser:
         wish = functools.partial(command.add_argument, dest="optional", action="append_const", default=[])
         wish("--eventing", const=versions.EVENTING, help="with Knative Eventing")
         wish("--ray", const=versions.KUBERAY, help="with KubeRay and the image for models of Ray Serve")
+        wish("--volcano", const=versions.VOLCANO, help="with Volcano's scheduler and controllers, and a queue")
         if name == "build":
             command.add_argument("--conformance", action="store_true", help="with Knative's own tests and their images")
         if name == "up":

@@ -1,4 +1,4 @@
-"""What runs inside the testbed's cluster: CoreDNS, Knative Serving, Kourier; on request Eventing and KubeRay."""
+"""What runs inside the testbed's cluster: CoreDNS, Knative Serving, Kourier; on request Eventing, KubeRay, Volcano."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from tests.testbed import dns, eventing, knative, kourier, kuberay
+from tests.testbed import dns, eventing, knative, kourier, kuberay, volcano
 from tests.testbed.errors import TestbedError
 from tests.testbed.kubectl import Kubectl
 from tests.testbed.manifests import WORKLOADS, ordered
 from tests.testbed.progress import Report
 from tests.testbed.upstream import Document
-from tests.testbed.versions import EVENTING, KUBERAY, Module
+from tests.testbed.versions import EVENTING, KUBERAY, VOLCANO, Module
 from tests.testbed.waiting import becomes
 
 RECORD = "testbed-addons"
@@ -41,6 +41,12 @@ KUBERAY_PROBE: Document = {
     "kind": "RayService",
     "metadata": _PROBE,
     "spec": {"rayClusterConfig": {"headGroupSpec": {"template": {"spec": {"containers": [_PROBE_CONTAINER]}}}}},
+}
+VOLCANO_PROBE: Document = {
+    "apiVersion": "scheduling.volcano.sh/v1beta1",
+    "kind": "PodGroup",
+    "metadata": _PROBE,
+    "spec": {"minMember": 1},
 }
 """Objects that are only asked about: they pass once the webhooks answer."""
 
@@ -82,6 +88,8 @@ def parts(optional: Collection[Module]) -> list[Part]:
         found.append(Part("eventing", "Knative Eventing", eventing.documents(), EVENTING_PROBE))
     if KUBERAY in optional:
         found.append(Part("kuberay", "KubeRay", kuberay.documents(), KUBERAY_PROBE))
+    if VOLCANO in optional:
+        found.append(Part("volcano", "Volcano", volcano.documents(), VOLCANO_PROBE))
     return found
 
 

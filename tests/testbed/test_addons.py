@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.testbed import dns, eventing, images, knative, kuberay
+from tests.testbed import dns, eventing, images, knative, kuberay, volcano
 from tests.testbed.addresses import DNS_ADDRESS
 from tests.testbed.errors import TestbedError
 from tests.testbed.manifests import named
@@ -49,6 +49,23 @@ def test_kuberay_is_in_a_namespace_of_its_own_and_its_program_is_that_of_our_ima
     assert "command" not in container
     assert "cpu" not in container["resources"]["limits"]
     assert named(documents, "CustomResourceDefinition", "rayservices.ray.io")
+
+
+def test_volcano_has_its_programs_of_our_images_and_a_queue_but_no_webhooks() -> None:
+    documents = volcano.documents()
+    assert not volcano.WEBHOOKS & {one["kind"] for one in documents}
+    assert not [one for one in documents if one["metadata"]["name"].startswith(volcano.ADMISSION)]
+    version = images.module("volcano").version
+    for name, binary in (
+        ("volcano-scheduler", "volcano-scheduler"),
+        ("volcano-controllers", "volcano-controller-manager"),
+    ):
+        (container,) = named(documents, "Deployment", name)["spec"]["template"]["spec"]["containers"]
+        assert container["image"] == f"dev.local/{binary}:{version}"
+        assert all(argument.startswith("-") for argument in container["args"])
+        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert named(documents, "CustomResourceDefinition", "jobflows.flow.volcano.sh")
+    assert named(documents, "Queue", volcano.QUEUE)["spec"]["capability"] == {"cpu": volcano.QUEUE_CPU}
 
 
 def test_every_setting_that_is_not_upstreams_has_a_reason() -> None:

@@ -102,7 +102,15 @@ KUBERAY: Final = Module(
     {"kuberay-operator": "github.com/ray-project/kuberay/ray-operator"},
     "github.com/ray-project/kuberay/ray-operator",
 )
-OPTIONAL: Final = (EVENTING, KUBERAY)
+VOLCANO: Final = Module(
+    "volcano",
+    {
+        f"volcano-{name}": f"volcano.sh/volcano/cmd/{name}"  # `volcano-` keeps its programs apart from Kubernetes'
+        for name in ("controller-manager", "scheduler")
+    },
+    "volcano.sh/volcano",
+)
+OPTIONAL: Final = (EVENTING, KUBERAY, VOLCANO)
 """Modules that the testbed runs on request."""
 
 _TEST_IMAGES: Final = (
