@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from autoscaler.scaling.replay import INPUTS_ANNOTATION, replay
 from autoscaler.types import Policy, read_entries
-from clusters.base.objects import condition_of
+from clusters.base.objects import LABEL_REVISION, POD, condition_of, labels_of
 from clusters.embedded.cluster import EmbeddedCluster
 from tests.autoscaler.gpu.world import GPU, POLICY, GpuWorld, gpu_world
+from tests.autoscaler.world import REVISION_NAME
 from tests.support.wait import eventually
 
 CROWD = 3  # requests
@@ -27,6 +28,22 @@ async def until_size(made: GpuWorld, size: int, name: str = "train") -> None:
     await eventually(has)
 
 
+async def until_event(made: GpuWorld, message: str) -> None:
+    """Wait until an Event about a Job has that message; it is written after the size."""
+
+    async def has() -> bool:
+        assert message in await made.events()
+        return True
+
+    await eventually(has)
+
+
+async def has_replica(made: GpuWorld) -> bool:
+    """Return whether the Model's first Pod exists, on a node or not."""
+    pods = (await made.cluster.list(POD, "default")).items
+    return any(labels_of(pod).get(LABEL_REVISION) == REVISION_NAME for pod in pods)
+
+
 async def test_a_job_grows_back_when_the_model_is_at_zero(cluster: EmbeddedCluster) -> None:
     async with gpu_world(cluster, 4, policy=ONE) as made:
         await made.create_job("train", 1, 8, 4)
@@ -40,7 +57,7 @@ async def test_a_job_grows_back_when_the_model_is_at_zero(cluster: EmbeddedClust
         assert await made.size() == 3  # the Model is not idle for long enough yet
         await made.pass_time(30)
         await until_size(made, 4)
-        assert f"gets 1 {GPU} that are free: 4 of 8 workers" in await made.events()
+        await until_event(made, f"gets 1 {GPU} that are free: 4 of 8 workers")
 
 
 async def test_a_model_at_zero_gets_gpus_at_once_while_a_job_holds_all(cluster: EmbeddedCluster) -> None:
@@ -51,7 +68,7 @@ async def test_a_model_at_zero_gets_gpus_at_once_while_a_job_holds_all(cluster: 
         made.world.activator.holds(queued=1)
         await until_size(made, 3)
         await made.world.until(made.world.replicas_asked, 1)
-        assert f"gives 1 of 4 {GPU} to Model default/chat: 3 of 8 workers" in await made.events()
+        await until_event(made, f"gives 1 of 4 {GPU} to Model default/chat: 3 of 8 workers")
 
 
 async def test_while_the_giver_ends_the_model_waits_for_a_gpu_and_does_not_fail(cluster: EmbeddedCluster) -> None:
@@ -61,6 +78,8 @@ async def test_while_the_giver_ends_the_model_waits_for_a_gpu_and_does_not_fail(
         await made.pass_time(3)
         world.activator.holds(queued=1)
         await world.until(world.replicas_asked, 1)
+        await until_size(made, 1)
+        await eventually(lambda: has_replica(made))  # the ReplicaSet creates it in real time
         await made.pass_time(2)
         await world.until(lambda: world.condition("Active"), ("Unknown", "WaitingForGPU"))
         assert await world.condition("ReplicasStarted") == ("False", "WaitingForGPU")
@@ -69,7 +88,7 @@ async def test_while_the_giver_ends_the_model_waits_for_a_gpu_and_does_not_fail(
         await made.pass_time(8)
         world.activator.holds(queued=0)
         await world.until(lambda: world.condition("Active"), ("True", ""))
-        assert await world.condition("ReplicasStarted") == ("True", "")
+        await world.until(lambda: world.condition("ReplicasStarted"), ("True", ""))
 
 
 async def test_a_limited_decision_names_the_holder_and_is_the_same_when_replayed(cluster: EmbeddedCluster) -> None:
