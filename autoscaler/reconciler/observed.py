@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autoscaler.types import RESTART_ANNOTATION
+from autoscaler.warmpool.claims.pods import is_unadopted
 from clusters.base.objects import (
     DEPLOYMENT,
     LABEL_REVISION,
@@ -69,11 +70,13 @@ class ObservedRevision:
             the new one starts                      a, b, c (starting)     1
             it is ready: one of the old ones goes   a, b, c                0
             it is terminating                       b, c                   1
+
+        A claimed member of a warm pool counts once its ReplicaSet owns it, for which the Deployment must be scaled.
         """
         restarting = self.restarting
         if not restarting or desired <= 0:
             return 0
-        present = [pod for pod in self.pods if not is_deleting(pod)]
+        present = [pod for pod in self.pods if not is_deleting(pod) and not is_unadopted(pod)]
         is_done = all(is_ready(pod) for pod in present if name_of(pod) not in restarting)
         return 0 if len(present) > desired and is_done else 1
 

@@ -7,6 +7,7 @@ import pytest
 from autoscaler.reconciler.observed import ObservedRevision
 from autoscaler.reconciler.scale_down_order import DELETION_COST, FIRST, cost_changes
 from autoscaler.types import RESTART_ANNOTATION, Policy
+from autoscaler.warmpool.claims.marks import ANNOTATION_CLAIM
 from clusters.base.objects import POD, POD_AUTOSCALER, Object, annotations_of, name_of
 from clusters.embedded.cluster import EmbeddedCluster
 from tests.autoscaler.test_scale_down_order import pod
@@ -17,6 +18,8 @@ OLD = [pod("a"), pod("b")]
 NEW, STARTING = pod("new"), pod("new", ready=False)
 GOING = pod("b", deleting=True)
 BROKEN = pod("b", ready=False)
+CLAIMED = pod("new")
+CLAIMED["metadata"]["annotations"] = {ANNOTATION_CLAIM: "{}"}
 
 
 def observed(pods: list[Object], restart: str = "a,b") -> ObservedRevision:
@@ -37,6 +40,7 @@ def observed(pods: list[Object], restart: str = "a,b") -> ObservedRevision:
         (OLD, 0, 0),
         ([NEW], 1, 0),
         ([pod("a", deleting=True), NEW], 1, 0),
+        ([*OLD, CLAIMED], 2, 1),  # the Deployment has no room for it yet
     ],
 )
 def test_one_more_replica_is_wanted_until_a_new_one_is_ready(pods: list[Object], desired: int, surge: int) -> None:
