@@ -52,17 +52,6 @@ async def test_every_replica_is_replaced_and_no_request_fails(world: World, numb
         assert after["status"][field] == before["status"][field]
 
 
-async def test_a_member_of_a_warm_pool_replaces_a_replica(world: World) -> None:
-    await world.pool("spare", 1)
-    await world.deploy("renewed-warm", storageUri=world.artifacts("double"), minReplicas=1, maxReplicas=1)
-    await world.pool_has("spare", 1)
-
-    async with world.under_load("renewed-warm") as load:
-        await replaced(world, "renewed-warm", await restart(world, "renewed-warm"), 1)
-
-    assert load.failures == []
-
-
 async def test_a_pinned_split_and_its_versions_stay(world: World) -> None:
     name = "renewed-split"
     await world.deploy(name, storageUri=world.artifacts("double"), minReplicas=1)
