@@ -42,10 +42,10 @@ and writes this page. The exit code is 1 if an aim is missed. Plots: `build/gpu/
 - Jobs of EDL's case 1 are submitted 13 s apart and those of case 2 8 s apart: 10 s and 5 s of the scripts and 3 s for
   the
   submission, as in the logs.
-- Under Knodel, the other Pods of a job (its master and parameter servers) have a higher priority than trainers and evict
-  nobody (`preemptionPolicy: Never`), as with a PriorityClass of their own. Without that they evicted trainers of other
-  jobs, which had fewer than their minimum for up to 126 job-seconds in case 1. A job's Pods are created when the job is
-  granted its minimum.
+- Under Knodel, the other Pods of a job (its master and parameter servers) have a higher priority than trainers and
+  evict nobody (`preemptionPolicy: Never`), as with a PriorityClass of their own. Without that they evicted trainers of
+  other jobs, which had fewer than their minimum for up to 126 job-seconds in case 1. A job's Pods are created when the
+  job is granted its minimum.
 - EDL's rules are those of `pkg/autoscaler.go` v0.1.0, every 5 s. Knodel decides each second, with its default settings.
 - ElasticDL's jobs have the amount of work with which the run without elasticity takes as long as published, and work
   faster in proportion to their units. So the second row of each is a lower bound.
