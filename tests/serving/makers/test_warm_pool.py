@@ -27,6 +27,7 @@ CLASS_FIELDS: list[Object] = [
     {},
     {"modelFormat": "onnx"},
     {"resources": {"cpu": "250m", "memory": "256Mi"}},
+    {"resources": {"gpu": 1, "gpuTypes": ["NVIDIA-L4"]}},
     {"containerConcurrency": 3},
     {"timeout": "90s"},
     {"serviceAccountName": "models"},
