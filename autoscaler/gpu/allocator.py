@@ -60,15 +60,16 @@ class Allocation:
 def exceeds(places: Iterable[Place], claims: Iterable[Claim]) -> bool:
     """Return whether the wants exceed the units of some resource. If not, every claim may have what it wants.
 
+    A resource without any place does not count.
     Sums do not show that a type is short, or that no node has room; then the scheduler lets Pods wait.
     """
-    wanted: defaultdict[str, int] = defaultdict(int)
-    for claim in claims:
-        wanted[claim.shape.resource] += max(claim.want, claim.least) * claim.shape.amount
+    free: dict[str, int] = {}
     for place in places:
-        if place.open and place.resource in wanted:
-            wanted[place.resource] -= place.units
-    return any(units > 0 for units in wanted.values())
+        free[place.resource] = free.get(place.resource, 0) + (place.units if place.open else 0)
+    for claim in claims:
+        if claim.shape.resource in free:
+            free[claim.shape.resource] -= max(claim.want, claim.least) * claim.shape.amount
+    return any(units < 0 for units in free.values())
 
 
 def allocate(

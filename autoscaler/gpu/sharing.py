@@ -191,7 +191,7 @@ class GpuSharing:
         if (limit := self._decided.limits.get(holder)) is not None:
             return limit.why
         grant = self._decided.allocation.grants.get(self._decided.names.get(holder, ""))
-        if grant is None or not any(_lacks(pod, grant.resource) for pod in pods):
+        if grant is None or not grant.total or not any(_lacks(pod, grant.resource) for pod in pods):
             return ""
         return grant.message
 

@@ -284,6 +284,7 @@ def test_an_unknown_resource_is_not_limited() -> None:
 def test_without_scarcity_nothing_has_to_be_decided() -> None:
     assert not exceeds(nodes(1), [serving("a", 4), serving("b", 4)])
     assert exceeds(nodes(1), [serving("a", 4), serving("b", 5)])
+    assert not exceeds(nodes(1), [serving("a", 4), serving("b", 5, shape=Shape("example.com/gpu", 1))])
 
 
 # --- gangs and time ---
