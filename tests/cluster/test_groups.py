@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import time
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -161,14 +163,17 @@ async def test_a_leader_whose_container_restarts_gets_new_workers(group: Group, 
 
 async def test_a_model_names_the_worker_without_a_node(here: Place) -> None:
     too_large: dict[str, Any] = {"count": 2, "resources": {"cpu": "1000"}}
-    await here.create("large", modelFormat="vllm", workers=too_large)
+    host = urlsplit(here.world.artifacts("double")).hostname or ""
 
     async def told() -> Object:
         found = condition_of(await here.get(MODEL, "large"), "WorkersReady") or {}
         assert found.get("reason") == "Unschedulable", found
         return found
 
-    message = (await eventually(told, WITHIN))["message"]
+    with socket.create_server((host, 0)) as silent:  # it never answers, so the leader starts and does not end
+        uri = f"http://{host}:{silent.getsockname()[1]}/weights/"
+        await here.create("large", storageUri=uri, modelFormat="vllm", workers=too_large)
+        message = (await eventually(told, WITHIN))["message"]
     assert "0 of 2 workers are ready: " in message and "-w1 is waiting: Unschedulable: 0/1 nodes" in message
     [leader] = (await here.cluster.list(POD, here.namespace, f"{LABEL_GROUP_ROLE}=leader")).items
     pods = (await here.cluster.list(POD, here.namespace, LABEL_GROUP)).items
