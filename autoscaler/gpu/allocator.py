@@ -173,6 +173,7 @@ class _Run:
     def fill(self, state: AllocatorState) -> None:
         """Grant replicas band by band."""
         self._state = state
+        self._by_priority(self._filled, self._held_floor_of)  # a new floor takes nothing from those that are held
         self._by_priority(self._filled, self._floor_of)
         for name, tenant in sorted(self._settings.tenants.items()):
             if tenant.guarantee:
@@ -182,6 +183,10 @@ class _Run:
         growing = [one for one in self._filled if one.band is Band.GROWTH and one.granted >= one.claim.least]
         self._by_priority([one for one in growing if self._is_young(one)], _held)
         self._by_priority(growing, _want)
+
+    def _held_floor_of(self, one: _Filled) -> int:
+        floor = self._floor_of(one)
+        return floor if one.claim.kind == "training" else min(floor, one.holds)
 
     def _floor_of(self, one: _Filled) -> int:
         claim = one.claim

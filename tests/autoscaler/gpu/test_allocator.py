@@ -220,6 +220,11 @@ def test_a_low_priority_has_its_floor_only_while_a_higher_one_waits() -> None:
     assert granted(nodes(1), [low, serving("high", 9, priority=5)]) == {"low": 1, "high": 7}
 
 
+def test_a_new_floor_takes_nothing_from_the_minimum_of_a_job_that_runs() -> None:
+    train = training("train", 4, 4, held={"node-0": 4})
+    assert granted(nodes(1, 4), [serving("late", 1, least=1), train]) == {"late": 0, "train": 4}
+
+
 def test_expensive_units_count_more() -> None:
     places = [Place("a", GPU, 4, "H100"), Place("b", GPU, 8, "L4")]
     claims = [
