@@ -48,7 +48,8 @@ async def test_a_broken_version_says_why_within_seconds_and_is_given_up_at_its_d
         plain.create("unready", container=UNREADY, deadline=SOON),
         plain.create("hopeless", container=WITH_DEVICE, deadline=SOON),
     )
-    said = await plain.says(SERVICE, "crashes", "Ready", "False", "RevisionFailed")
+    # Ready of the Service has the reason of its Configuration or of its Route, whichever comes last.
+    said = await plain.says(SERVICE, "crashes", "ConfigurationsReady", "False", "RevisionFailed")
     assert BROKEN["CRASH"] in said["message"]
     await plain.says(REVISION, "crashes-00001", "ContainerHealthy", "False", "ExitCode1")
     said = await plain.says(REVISION, "homeless-00001", "ResourcesAvailable", "False", "Unschedulable")
