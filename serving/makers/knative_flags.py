@@ -121,18 +121,9 @@ PRIORITY_CLASS = Flag(
     "server.gpuPriorityClass, by which models take GPUs from training",
     also=("allowed",),
 )
-ALWAYS_SCHEDULABLE = Flag(
-    "config-deployment",
-    NAMESPACE,
-    "pod-is-always-schedulable",
-    "true",
-    "false",
-    "models that wait for GPUs without being reported as failed",
-)
-
 FLAGS: tuple[Flag, ...] = (TAG_HEADER, EMPTY_DIR, NO_LIMIT, ACTIVATOR_METRICS, ZERO_INITIAL_SCALE, VOLUME_CLAIMS)
 """All flags, in the order in which they are shown."""
-GPU_FLAGS: tuple[Flag, ...] = (AFFINITY, PRIORITY_CLASS, ALWAYS_SCHEDULABLE)
+GPU_FLAGS: tuple[Flag, ...] = (AFFINITY, PRIORITY_CLASS)
 """Flags that only clusters with GPUs need."""
 
 
