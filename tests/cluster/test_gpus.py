@@ -23,7 +23,7 @@ from tests.cluster.place import MANAGER, PATIENCE, SMALL
 from tests.scenarios.world import World
 from tests.support.artifacts import ArtifactServer
 
-GPU = "example.com/gpu"
+GPU = "knodel.test/gpu"
 GPUS = 4
 END, START = 2.0, 25.0
 """s: a trainer's end, and the start of a Pod on the busy machine of the tests."""
