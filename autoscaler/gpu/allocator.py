@@ -1,19 +1,20 @@
-"""Who may have how many replicas with GPUs, when not all that is wanted fits. Pure.
+"""Distribute GPUs over the claims of Models, warm pools and training jobs, when they want more than there is. Pure.
 
-Engines place, preempt and share devices. This module decides sizes, and says why. Claims are granted replicas band by
-Engines place, preempt and share devices. This module decides sizes, and says why. Claims are granted replicas band by
-band a higher priority comes first. Claims of the same priority are filled by turns: the next replica goes to the tenant
-that then has the least share for its weight, and there to the claim that then has the least share for its weight. A
-share is money: units times their price, over all resources. Units within a guarantee do not count in the share of the
-tenant. This is progressive filling (Ghodsi et al., "Dominant Resource Fairness", NSDI 2011) in whole replicas, so there
-is no rounding.
+Engines place, preempt and share devices. This module decides sizes and gives the reasons. Claims are granted replicas
+band by band (`Band`): floors, serving, warm pools, the minimums of training jobs that wait, growth of elastic training.
+Within a band a higher priority comes first. Claims of the same priority are filled by turns: the next replica goes to
+the tenant that then has the least share for its weight, and there to the claim that then has the least share for its
+weight. A share is money: units times their price, over all resources. Units within a guarantee do not count in the
+share of the tenant. This is progressive filling (Ghodsi et al., "Dominant Resource Fairness", NSDI 2011) in whole
+replicas, so nothing is rounded.
 
-- A tenant's guarantee is filled before the bands. What the tenant does not want is lent, and reclaimed at once.
+- A tenant's guarantee is filled before the bands. Units of it that the tenant does not want are lent, and reclaimed at
+  once.
 - Of two claims with equal shares, the one that holds its next replica keeps it. So a replica moves only if the
   gainer's share afterwards is at most that of the giver, as with Kueue's LessThanOrEqualToFinalShare. No two claims
   take a replica from each other by turns.
-- Training grows only into units that were free for `settle` seconds, and not within `start_pause` after others took
-  something back. What a job has grown by stays for `min_runtime`, unless a lower band needs it.
+- Training grows only into units that were free for `settle` seconds, and not within `start_pause` after a reclaim. The
+  growth of a job stays for `min_runtime`, unless a lower band needs it.
 - A training job starts with its whole minimum. From then on the minimum is a floor, also before its Pods run.
 - Grants never exceed what can be placed node by node (`paper`).
 """
@@ -33,7 +34,7 @@ from autoscaler.gpu.units import Amounts
 
 @dataclass(frozen=True, slots=True)
 class AllocatorState:
-    """What the next call must know.
+    """The state that one call of `allocate` returns for the next one.
 
     demand    by resource: (time, units granted to all but growth) of the last `settle` seconds
     reclaims  by resource: when serving last took units from growth
@@ -60,8 +61,8 @@ class Allocation:
 def exceeds(places: Iterable[Place], claims: Iterable[Claim]) -> bool:
     """Return whether the wants exceed the units of some resource. If not, every claim may have what it wants.
 
-    A resource without any place does not count.
-    Sums do not show that a type is short, or that no node has room; then the scheduler lets Pods wait.
+    A resource without any place does not count. Sums do not show that a type is short, or that no node has room; then
+    the scheduler lets Pods wait.
     """
     free: dict[str, int] = {}
     for place in places:
@@ -265,8 +266,7 @@ class _Run:
             return False
         if claim.kind == "serving":
             return True
-        is_new = one.granted >= max(claim.least, one.holds)
-        if claim.kind == "training" and is_new and one.granted >= claim.least:
+        if claim.kind == "training" and one.granted >= max(claim.least, one.holds):  # growth by a new replica
             allowed = self._allowed.get(resource)
             if allowed is not None and self._growth[resource] + amount > allowed:
                 one.rule = Rule.SETTLING
@@ -402,7 +402,7 @@ class _Run:
             if claim.kind != "training":
                 continue
             granted[claim.name] = one.granted
-            if one.granted > max(claim.least, state.granted.get(claim.name, claim.holds)):
+            if one.granted > max(claim.least, state.granted.get(claim.name, one.holds)):
                 grown[claim.name] = self._now
             elif claim.name in state.grown:
                 grown[claim.name] = state.grown[claim.name]

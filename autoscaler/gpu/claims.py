@@ -1,4 +1,4 @@
-"""Claims: who wants how many replicas with GPUs, what one replica takes, and what was granted. Values only."""
+"""Claims to replicas with GPUs: the wanted number, the GPUs of one replica, and the granted number. Values only."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Band(IntEnum):
     MINIMUM = 3
     """The minimum of training jobs that wait, all Pods or none."""
     GROWTH = 4
-    """What elastic training jobs take beyond their minimum."""
+    """Replicas of elastic training jobs beyond their minimum."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What one replica takes: `pods` Pods with `units` of the resource each, each on any node.
+    """The GPUs of one replica: `pods` Pods with `units` of the resource each, each on any node.
 
     `types` are the allowed types of GPU, best first; empty allows all. Node selector and tolerations are the Pod's.
     """
@@ -47,9 +47,9 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a revision, a warm pool or a training job wants.
+    """A claim of a revision, a warm pool or a training job.
 
-    name      unique, as people read it: `Model default/chat`, `Job team/train`
+    name      unique, for messages: `Model default/chat`, `Job team/train`
     tenant    its namespace
     want      replicas that it wants now; for training, its maximum
     least     replicas below which it is never set: `minReplicas`, or the minimum of a training job
@@ -87,7 +87,7 @@ class Claim:
 class Place:
     """The units of one resource on one node that claims may hold, together with those that they hold now.
 
-    `open`: the node takes new Pods. What is held on a closed node stays there.
+    `open`: the node takes new Pods. Replicas on a closed node stay there.
     """
 
     node: str
@@ -105,7 +105,7 @@ class Rule(StrEnum):
     ALL = "Granted"
     """It gets all that it wants."""
     SHORT = "NotEnoughGPUs"
-    """What it may have is held or granted to others before it."""
+    """Other claims before it hold the units or were granted them."""
     LIMIT = "TenantLimit"
     GANG = "MinimumDoesNotFit"
     """A training job waits until its minimum fits as a whole."""

@@ -22,7 +22,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """A node that could be drained, with the moves of its Pods; without moves, nobody holds its GPUs."""
+    """A node that could be drained, with the moves of its Pods; without moves, its GPUs are free."""
 
     node: str
     moves: tuple[Move, ...] = ()

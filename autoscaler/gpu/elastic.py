@@ -10,9 +10,9 @@ A job takes part by an annotation with its smallest and largest number of worker
     Volcano Job  replicas of a task: that of `"task"`, else `worker`, else the last; minAvailable stays possible
     RayCluster   replicas of a worker group: that of `"group"`, else the last; with Ray's autoscaler, its maximum
 
-A Job that cannot change its size says `{"suspendable": true}`: it runs as a whole, or is suspended. An annotation marks
-that it was suspended here, so a Job that somebody else has suspended is left alone. Workers of Jobs that Kueue manages
-change only if the Job is elastic for Kueue, too.
+A Job that cannot change its size has `{"suspendable": true}`: it runs as a whole, or is suspended. An annotation marks
+that it was suspended here, so a Job that a user or another controller has suspended is left alone. Workers of Jobs that
+Kueue manages change only if the Job is elastic for Kueue, too.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Patch = Mapping[str, Any] | list[dict[str, Any]]
 class ElasticJob:
     """The workers of a job: how many there should be now, their bounds, and the template of their Pods.
 
-    `pods`: Pods of each worker. `over`: the job needs nothing any more, or somebody else has suspended it.
+    `pods`: Pods of each worker. `over`: the job has ended, or was suspended by a user or another controller.
     """
 
     kind: Kind

@@ -1,4 +1,4 @@
-"""Who holds the GPUs of a cluster: the Pods of Revisions, warm pools and jobs by node, and what is left. Pure."""
+"""The holders of a cluster's GPUs: the Pods of Revisions, warm pools and jobs by node, and the units left. Pure."""
 
 from __future__ import annotations
 
@@ -67,15 +67,12 @@ class Snapshot:
                     node.types.get(resource, ""),
                     node.state == "Ready",
                     node.labels,
-                    tuple(taint for taint in node.taints if taint.get("key") != resource),
+                    node.taints,
                 )
 
 
 def make_snapshot(nodes: Sequence[Object], pods: Sequence[Object], dra: DraObjects) -> Snapshot:
-    """Return what these objects are. Members of warm pools that a Revision has claimed belong to the Revision.
-
-    The taint with the name of a resource is tolerated by all Pods that request it (ExtendedResourceToleration).
-    """
+    """Return what these objects are. Members of warm pools that a Revision has claimed belong to the Revision."""
     by_uid = {uid_of(pod): pod for pod in pods}
     holders: dict[Holder, list[Object]] = {}
     for pod in pods:

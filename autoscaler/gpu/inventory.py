@@ -14,15 +14,16 @@ from typing import Any
 from autoscaler.gpu import hami
 from autoscaler.gpu.dra import Devices, DraObjects, read_devices
 from autoscaler.gpu.owners import Owner, owner_of
-from autoscaler.gpu.units import NVIDIA_GPU, Amounts, is_gpu, read_units, requested_by, type_of
+from autoscaler.gpu.units import Amounts, is_gpu, read_units, requested_by, type_of
 from autoscaler.warmpool.claims.pods import FINISHED
 from clusters.base.objects import (
+    NVIDIA_GPU,
     Key,
     Object,
     annotations_of,
-    conditions_of,
     controller_of,
     is_deleting,
+    is_true,
     key_of,
     labels_of,
     name_of,
@@ -145,13 +146,12 @@ def _gpu_node(node: Object, devices: Devices, is_counted: Callable[[str], bool],
             units[resource], types[resource] = count, devices.types[name][resource]
     for resource, count in hami.capacity_of(annotations_of(node)).items():
         units[resource], types[resource] = count, type_of(NVIDIA_GPU, labels)
-    is_ready = any(one["type"] == "Ready" and one.get("status") == "True" for one in conditions_of(node))
     return GpuNode(
         name,
         units,
         types,
         _sorted(pods),
-        state="Cordoned" if spec.get("unschedulable") else "Ready" if is_ready else "NotReady",
+        state="Cordoned" if spec.get("unschedulable") else "Ready" if is_true(node, "Ready") else "NotReady",
         labels=labels,
         taints=tuple(spec.get("taints") or ()),
     )

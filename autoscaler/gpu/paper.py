@@ -4,10 +4,10 @@ Counting free units in total is not enough: a training Pod of 5 units that ends 
 units, and no more. So grants never exceed what fits node by node.
 
 Each place has two numbers. `paper` are the units that no claim was granted yet, so that later claims lose what earlier
-ones take. `idle` are those that nobody holds either. A new replica takes idle units if some place has enough (best
-fit), else it displaces others where it displaces the fewest.
+ones take. `idle` are those of them that no claim holds either. A new replica takes idle units if some place has enough
+(best fit), else it displaces others where it displaces the fewest.
 
-Places that no claim can tell apart form a class, and a class has its places by their two numbers. So a replica is
+Places that are equal for all claims form a class, and a class has its places by their two numbers. So a replica is
 placed in a time that does not depend on the number of nodes.
 """
 
@@ -25,7 +25,7 @@ Pair = tuple[int, int]
 
 
 class Sums(NamedTuple):
-    """Units of some places: all, those that nobody was granted, and all of the largest place."""
+    """Units of some places: all, those that no claim was granted, and all of the largest place."""
 
     total: int
     free: int
@@ -33,7 +33,7 @@ class Sums(NamedTuple):
 
 
 class _Class:
-    """Places that no claim can tell apart, by their pair of units."""
+    """Places that are equal for all claims, by their pair of units."""
 
     __slots__ = ("members", "pairs", "sample")
 
@@ -150,7 +150,7 @@ class Paper:
         self._paper[number], self._idle[number] = paper, idle
 
     def _make_classes(self, claims: Iterable[Claim]) -> tuple[_Class, ...]:
-        """Group open places. Only labels that some claim selects tell places apart."""
+        """Group open places that are equal for all claims: only labels that some claim selects count."""
         selected = {name for claim in claims for name in claim.shape.node_selector}
         found: dict[Any, _Class] = {}
         self._class_of: list[_Class | None] = [None] * len(self._places)

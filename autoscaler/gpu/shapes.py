@@ -7,15 +7,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from autoscaler.gpu.claims import Shape
-from autoscaler.gpu.units import NVIDIA_GPU, is_gpu, read_units, requested_by
-from clusters.base.objects import Object, annotations_of
+from autoscaler.gpu.units import is_gpu, read_units, requested_by
+from clusters.base.objects import NVIDIA_GPU, Object, annotations_of
 
 ANNOTATION_WORKERS: Final = "knodel.dev/workers"
 """`serving.types.annotations.ANNOTATION_WORKERS`."""
 ANNOTATION_TYPES: Final = "autoscaling.knodel.dev/gpu-types"
 """On PodAutoscalers: types of GPU, best first (`NVIDIA-H100-80GB-HBM3,NVIDIA-A100-SXM4-80GB`)."""
-
-
 ANNOTATION_PRIORITY: Final = "autoscaling.knodel.dev/priority"
 """On PodAutoscalers: 0 to 1000; who gets GPUs first (`500`)."""
 ANNOTATION_WEIGHT: Final = "autoscaling.knodel.dev/weight"

@@ -54,9 +54,14 @@ class JobKey(NamedTuple):
         return Holder(self.kind.kind, self.key)
 
 
+class _Rank(NamedTuple):
+    priority: int
+    weight: float
+
+
 @dataclass(slots=True)
 class _Demand:
-    """What a Revision or a warm pool wants. `more` are replicas beyond the decided ones, as during a restart."""
+    """The demand of a Revision or a warm pool. `more` are replicas beyond the decided ones, as during a restart."""
 
     kind: Literal["serving", "pool"]
     owner: Owner
@@ -319,11 +324,6 @@ class GpuSharing:
             )  # fmt: skip
         self._since = {name: since for name, since in self._since.items() if name in claims}
         return claims, names
-
-
-class _Rank(NamedTuple):
-    priority: int
-    weight: float
 
 
 def _demand(

@@ -7,13 +7,12 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
-from clusters.base.objects import Object
+from clusters.base.objects import NVIDIA_GPU, Object
 from clusters.base.quantities import parse_quantity
 
 Amounts = Mapping[str, int]
 """Units by the name of the resource."""
 
-NVIDIA_GPU: Final = "nvidia.com/gpu"
 _GPU: Final = re.compile(
     r"[a-z0-9.-]+/gpu(\.shared)?"  # of all vendors; time slices of NVIDIA
     r"|nvidia\.com/mig-[0-9a-z.-]+"  # mig-1g.10gb, mig-1g.10gb.shared, mig-1g.5gb.me

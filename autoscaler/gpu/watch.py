@@ -1,6 +1,6 @@
-"""Nodes, Pods with GPUs, devices and elastic jobs of a cluster, read while somebody needs them.
+"""Nodes, Pods with GPUs, devices and elastic jobs of a cluster, read while they are needed.
 
-Elastic jobs are always watched, since the annotation that makes a job elastic is no label. All other objects are
+All jobs are watched, since they are elastic by an annotation, which a list cannot select. All other objects are
 watched only while a Revision, a warm pool or an elastic job has GPUs. Of each object only the fields of the inventory
 are kept, and Pods without GPUs not at all.
 """
@@ -22,7 +22,7 @@ from clusters.base.objects import DEVICE_CLASS, NODE, POD, RESOURCE_CLAIM, RESOU
 from clusters.runtime.informer import Informer
 
 KEPT_FOR: Final = 300.0
-"""Seconds for which the objects are still watched when nobody needs them: a model may be scaled or deployed again."""
+"""Seconds for which the objects are still watched when they are not needed: a model may be scaled or deployed again."""
 _METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "labels", "ownerReferences", "deletionTimestamp")
 
 
@@ -109,7 +109,7 @@ def _content(obj: Object) -> Object:
 
 
 def trim_job(job: Object) -> Object | None:
-    """Return an elastic job as it is; None for another one."""
+    """Return an elastic job with all fields; None for another one."""
     return job if ANNOTATION_ELASTIC in annotations_of(job) else None
 
 

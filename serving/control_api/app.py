@@ -28,6 +28,7 @@ from serving.control_api.status import MalformedRequest, MethodNotAllowed, failu
 
 log = logging.getLogger(__name__)
 
+METRICS_PATH, TARGETS_PATH = "/metrics", "/metrics/targets"
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
 SUBRESOURCES = ("", "status", "log")
 OBJECT_PATHS = tuple(
@@ -95,8 +96,8 @@ class ControlApi:
             Route("/livez", self._health),
             Route("/readyz", self._readiness),
             Route("/version", self._show_version),
-            Route("/metrics", self._show_metrics),
-            Route("/metrics/targets", self._discover(lambda: self._targets())),
+            Route(METRICS_PATH, self._show_metrics),
+            Route(TARGETS_PATH, self._discover(lambda: self._targets())),
             Route("/api", self._discover(lambda: discovery.core_versions())),
             Route("/apis", self._discover(lambda: discovery.group_list(self._kinds))),
             Route("/openapi/v2", self._show_openapi_v2),

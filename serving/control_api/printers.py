@@ -37,6 +37,7 @@ from clusters.base.objects import (
     Object,
     conditions_of,
     is_deleting,
+    is_true,
     name_of,
     parse_timestamp,
 )
@@ -153,8 +154,7 @@ def _pod_ready(pod: Object, _: datetime) -> Cell:
 
 
 def _node_status(node: Object, _: datetime) -> Cell:
-    is_ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions_of(node))
-    return "Ready" if is_ready else "NotReady"
+    return "Ready" if is_true(node, "Ready") else "NotReady"
 
 
 def _pod_status(pod: Object, _: datetime) -> Cell:

@@ -29,7 +29,7 @@ from serving.makers.pod_spec import make_template, server_settings
 from serving.makers.targets import first_traffic
 from serving.types.annotations import ANNOTATION_APPLIED, ANNOTATION_PERCENT, LABEL_GENERATION, LABEL_MODEL
 from serving.types.model import Model, loads_adapters
-from serving.types.scaling import Scaling
+from serving.types.scaling import GpuShare, Scaling
 from serving.types.settings.runtimes import runtime_fault
 from serving.types.settings.settings import Settings
 from serving.types.validation import read_model
@@ -145,9 +145,9 @@ def make_policy(scaling: Scaling, container_concurrency: int) -> str:
     ).to_json()
 
 
-def make_gpu_annotations(scaling: Scaling) -> dict[str, str | None]:
+def make_gpu_annotations(share: GpuShare) -> dict[str, str | None]:
     """Return the annotations by which a revision gets GPUs before or after others; None for defaults."""
     return {
-        ANNOTATION_PRIORITY: str(scaling.priority) if scaling.priority else None,
-        ANNOTATION_WEIGHT: f"{scaling.weight:g}" if scaling.weight != 1.0 else None,
+        ANNOTATION_PRIORITY: str(share.priority) if share.priority else None,
+        ANNOTATION_WEIGHT: f"{share.weight:g}" if share.weight != 1.0 else None,
     }

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from serving.types.model import Model, claims_of
-from serving.types.resources import Resources
 
 NAMESPACE = "knative-serving"
 
@@ -132,15 +131,12 @@ def flags_needed(model: Model) -> tuple[Flag, ...]:
 
     `ACTIVATOR_METRICS` is not required: without it a Model keeps a replica. Only WarmPools need `ZERO_INITIAL_SCALE`.
     """
+    all_resources = [model.spec.resources, *(variant.resources for variant in model.spec.variants)]
     needs = {
         TAG_HEADER: model.spec.rollout is not None or any(entry.tag for entry in model.spec.traffic),
         EMPTY_DIR: True,
         NO_LIMIT: model.spec.container_concurrency == 0,
         VOLUME_CLAIMS: bool(claims_of(model.spec)),
-        AFFINITY: any(one.gpu_types for one in _resources_of(model)),
+        AFFINITY: any(resources.gpu_types for resources in all_resources),
     }
     return tuple(flag for flag in (*FLAGS, *GPU_FLAGS) if needs.get(flag, False))
-
-
-def _resources_of(model: Model) -> list[Resources]:
-    return [model.spec.resources, *(variant.resources for variant in model.spec.variants)]

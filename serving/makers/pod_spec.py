@@ -17,7 +17,7 @@ from autoscaler.types import CLASS
 from autoscaler.usage.meter import BESIDE_ANNOTATION
 from autoscaler.warmpool.claims.marks import ANNOTATION_LOAD
 from clusters.base.durations import format_duration
-from clusters.base.objects import ANNOTATION_CLASS, Object
+from clusters.base.objects import ANNOTATION_CLASS, NVIDIA_GPU, Object
 from clusters.base.quantities import format_cores, parse_quantity
 from serving.makers import names
 from serving.makers.volumes import Mount, adapters, claim, credentials, digests, group_token, scratch, shared_memory
@@ -35,7 +35,7 @@ from serving.types.code import runs_code
 from serving.types.llm import NO_LLM, Llm
 from serving.types.model import Model, ModelSpec, ServerSpec, Variant, claims_of, loads_adapters
 from serving.types.ray import own_service
-from serving.types.resources import GPU_RESOURCE, Resources
+from serving.types.resources import Resources
 from serving.types.settings.runtimes import runtime_of
 from serving.types.settings.settings import ServerSettings, Settings
 from serving.types.warm_pool import PoolTemplate
@@ -146,7 +146,7 @@ def _revision_spec(
 
 def _gpu_affinity(resources: Resources) -> Object:
     """Return the affinity to nodes with the types of GPU, whichever labeller names them; a better type weighs more."""
-    labels = type_labels(resources.gpu_resource or GPU_RESOURCE)
+    labels = type_labels(resources.gpu_resource or NVIDIA_GPU)
 
     def of(label: str, types: Sequence[str]) -> Object:
         return {"matchExpressions": [{"key": label, "operator": "In", "values": list(types)}]}

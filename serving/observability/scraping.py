@@ -14,10 +14,9 @@ import yaml
 
 from clusters.base.objects import LABEL_REVISION, Object, labels_of, name_of, namespace_of
 from clusters.net.endpoints import endpoint_of, is_ready
+from serving.control_api.app import TARGETS_PATH
 from serving.types.annotations import LABEL_MODEL
 
-METRICS_PATH: Final = "/metrics"
-TARGETS_PATH: Final = "/metrics/targets"
 INTERVAL: Final = "5s"
 
 

@@ -228,7 +228,7 @@ def _policies(model: Model, world: World, capacity: Capacity, situation: Situati
             POLICY_ANNOTATION: policy,
             CANARY_ANNOTATION: canary,
             RESTART_ANNOTATION: restart,
-            **make_gpu_annotations(model.spec.scaling),
+            **make_gpu_annotations(model.spec.gpu_share),
         }
         present = annotations_of(autoscaler)
         if any(present.get(name) != value for name, value in wanted.items()):

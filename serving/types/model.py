@@ -31,7 +31,7 @@ from serving.types.llm import ADAPTER_FORMATS, NO_LLM, Llm, llm_fault
 from serving.types.ray import HAS_SERVICE, NO_RAY, SOURCE_RULES, Ray, ray_fault, source_faults
 from serving.types.resources import CPU, DEFAULT_RESOURCES, MEMORY, NO_RESOURCES, Resources
 from serving.types.rollout import Command, Rollout
-from serving.types.scaling import Scaling
+from serving.types.scaling import GpuShare, Scaling
 from serving.types.schema import LIST_TYPE, opaque, quoted, rule
 from serving.types.tables import INLINE, Items, Later, Nested
 from serving.types.workers import NO_WORKERS, Workers, workers_fault
@@ -237,6 +237,7 @@ class ModelSpec(ServerSpec):
         float, Duration("Time within which a version must become ready.", 1.0, LONGEST_STARTUP, whole=True)
     ] = 600.0
     scaling: Annotated[Scaling, INLINE]
+    gpu_share: Annotated[GpuShare, INLINE]
     visibility: Annotated[
         Visibility,
         Text("Whether the model can be reached from outside the cluster.", formats.one_of(*get_args(Visibility))),

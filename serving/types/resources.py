@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Final
 
+from clusters.base.objects import NVIDIA_GPU
 from serving.types import formats
 from serving.types.fields import Integer, Quantity, Text
 from serving.types.reader import short_repr
@@ -17,7 +18,6 @@ engine and a model of a few hundred megabytes.
 """
 MOST_GPUS: Final = 64
 """GPUs of one Pod; no machine has more."""
-GPU_RESOURCE: Final = "nvidia.com/gpu"
 LONGEST_GPU_RESOURCE: Final = 253 + 1 + 63  # a subdomain, '/' and a label
 _GPU_RESOURCE: Final = re.compile(
     r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+/[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?"
@@ -40,7 +40,7 @@ def gpu_resource_fault(name: str) -> str:
     """Check the name of an extended resource."""
     if _GPU_RESOURCE.fullmatch(name):
         return ""
-    return f"must be the name of an extended resource such as {GPU_RESOURCE}, not {short_repr(name)}"
+    return f"must be the name of an extended resource such as {NVIDIA_GPU}, not {short_repr(name)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Resources:
     gpu_resource: Annotated[
         str,
         Text(
-            f"Name of the GPU's extended resource on the nodes. Default: {GPU_RESOURCE}.",
+            f"Name of the GPU's extended resource on the nodes. Default: {NVIDIA_GPU}.",
             formats.matching(_GPU_RESOURCE, gpu_resource_fault, LONGEST_GPU_RESOURCE),
         ),
     ] = ""
@@ -86,7 +86,7 @@ class Resources:
         Example:
             Resources("8", "64Gi", 2).amounts()  # {"cpu": "8", "memory": "64Gi", "nvidia.com/gpu": "2"}
         """
-        gpus = {self.gpu_resource or GPU_RESOURCE: str(self.gpu)} if self.gpu else {}
+        gpus = {self.gpu_resource or NVIDIA_GPU: str(self.gpu)} if self.gpu else {}
         return {"cpu": self.cpu, "memory": self.memory, **gpus}
 
 

@@ -43,6 +43,22 @@ class ScheduleEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class GpuShare:
+    """The order in which Models and warm pools get GPUs, where not all fit."""
+
+    priority: Annotated[
+        int, Integer("Who gets GPUs first where not all fit: a higher number before a lower one.", 0, MOST_PRIORITY)
+    ] = 0
+    weight: Annotated[
+        float,
+        Number("Share of GPUs, relative to others of the same priority in the namespace.", LEAST_WEIGHT, MOST_WEIGHT),
+    ] = 1.0
+
+
+EVEN_SHARE: Final = GpuShare()
+
+
+@dataclass(frozen=True, slots=True)
 class Scaling:
     """The scaling fields of a Model; times in seconds.
 
@@ -81,13 +97,6 @@ class Scaling:
             apis.LONGEST_OBJECTIVE,
         ),
     ] = 0.0
-    priority: Annotated[
-        int, Integer("Who gets GPUs first where not all fit: a higher number before a lower one.", 0, MOST_PRIORITY)
-    ] = 0
-    weight: Annotated[
-        float,
-        Number("Share of GPUs, relative to others of the same priority in the namespace.", LEAST_WEIGHT, MOST_WEIGHT),
-    ] = 1.0
     schedules: Annotated[
         tuple[Schedule, ...],
         Items(

@@ -12,12 +12,12 @@ from typing import Annotated, Any, ClassVar, Final
 from autoscaler.warmpool.spec import AUTO, MAX, MAX_AGE, MIN
 from clusters.base.objects import WARM_POOL, Object
 from serving.types import formats
-from serving.types.fields import Duration, Field, Integer, Number, Quantity
+from serving.types.fields import Duration, Field, Integer, Quantity
 from serving.types.model import CheckedObject, ServerSpec
 from serving.types.reader import Reader, short_repr
-from serving.types.scaling import LEAST_WEIGHT, MOST_PRIORITY, MOST_WEIGHT
+from serving.types.scaling import EVEN_SHARE, GpuShare
 from serving.types.schema import INT_OR_STRING, Schema, plain, rule, ruled
-from serving.types.tables import Later, Nested, table_of
+from serving.types.tables import INLINE, Later, Nested, table_of
 from serving.types.validation import KindTable
 
 MOST_MEMBERS: Final = 1000
@@ -95,13 +95,7 @@ class WarmPoolSpec:
         float, Duration("Age at which a member is replaced.", 60.0, 2_592_000.0)
     ] = MAX_AGE
     budget: Annotated[Budget, Nested("", Budget)] = Budget()
-    priority: Annotated[
-        int, Integer("Which pool gets GPUs first where not all fit: a higher number.", 0, MOST_PRIORITY)
-    ] = 0
-    weight: Annotated[
-        float,
-        Number("Share of GPUs, relative to other pools of the same priority.", LEAST_WEIGHT, MOST_WEIGHT),
-    ] = 1.0
+    gpu_share: Annotated[GpuShare, INLINE] = EVEN_SHARE
 
     RULES: ClassVar = (rule("!has(self.min) || !has(self.max) || self.min <= self.max", "must be at most max", ".min"),)
 

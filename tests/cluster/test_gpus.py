@@ -19,6 +19,7 @@ from clusters.base.errors import NotFound
 from clusters.base.objects import EVENT, NODE, POD, Object, condition_of, is_deleting, labels_of, name_of
 from clusters.net.endpoints import is_ready
 from serving.types.settings.settings import Settings
+from tests.cluster.node_resources import set_node_resource
 from tests.cluster.place import MANAGER, PATIENCE, SMALL
 from tests.scenarios.world import World
 from tests.support.artifacts import ArtifactServer
@@ -43,15 +44,7 @@ class Shared:
 
     async def has_gpus(self, units: int | None) -> None:
         """Give the node so many GPUs; None takes the resource off it."""
-        amount = None if units is None else str(units)
-        told = {"status": {"capacity": {GPU: amount}, "allocatable": {GPU: amount}}}
-        await self.cluster.patch(NODE, self._node, told, manager=MANAGER, subresource="status")
-
-        async def in_force() -> bool:
-            status = (await self.cluster.get(NODE, self._node))["status"]
-            return {status[part].get(GPU) for part in ("capacity", "allocatable")} == {amount}
-
-        await self.world.eventually(in_force)
+        await set_node_resource(self.cluster, self.world, self._node, GPU, units)
 
     async def create_job(self, least: int, most: int) -> None:
         """Create the Job at its minimum."""

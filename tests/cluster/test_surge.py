@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 
 from clusters.base.api import Cluster
-from clusters.base.objects import MODEL, POD, REVISION, Kind, Object, condition_of, is_deleting, name_of, uid_of
+from clusters.base.objects import MODEL, NODE, POD, REVISION, Kind, Object, condition_of, is_deleting, name_of, uid_of
 from clusters.net.endpoints import is_ready
 from serving.reconciler.rollout.commands import rollback
 from serving.reconciler.rollout.state import RolloutState, rollout_of
 from serving.types.annotations import LABEL_MODEL
 from serving.types.settings.settings import Settings
+from tests.cluster.node_resources import set_node_resource
 from tests.cluster.place import MANAGER, PATIENCE, SMALL
 from tests.scenarios.world import SOON, World, reason_of, traffic_of
 from tests.support.artifacts import ArtifactServer
 
 pytestmark = pytest.mark.timeout(480)
 
-NODE = Kind("", "v1", "Node", "nodes", namespaced=False)
 LIMIT_RANGE = Kind("", "v1", "LimitRange", "limitranges", status=False)
 SLOT = "knodel.test/slot"
 EACH = 2
@@ -53,15 +53,8 @@ class Scarce:
 
     async def has_room(self, replicas: int | None) -> None:
         """Room on the node for so many replicas from now on; None takes the resource off it."""
-        slots = None if replicas is None else str(replicas * EACH)
-        told = {"status": {"capacity": {SLOT: slots}, "allocatable": {SLOT: slots}}}
-        await self.cluster.patch(NODE, self._node, told, manager=MANAGER, subresource="status")
-
-        async def in_force() -> bool:
-            status = (await self.cluster.get(NODE, self._node))["status"]
-            return {status[part].get(SLOT) for part in ("capacity", "allocatable")} == {slots}
-
-        await self.world.eventually(in_force)
+        units = None if replicas is None else replicas * EACH
+        await set_node_resource(self.cluster, self.world, self._node, SLOT, units)
 
     async def deploy(self, artifact: str, *, wait: bool = False, **spec: Any) -> None:
         """The Model with this artifact and these fields."""

@@ -126,6 +126,7 @@ def _failed_share(by: str) -> str:
     return f"(sum by ({by}) (rate(knodel_requests_total{failed}{RATE})) or 0 * {every}) / {every}"
 
 
+_STARTS: Final = Panel("Duration of starts", _quantiles("knodel_replica_start_seconds", "kind", ""), "s")
 MODELS: Final = (("namespace", "knodel_model_info"), ("model", "knodel_model_info"))
 
 FLEET: Final = Dashboard(
@@ -156,7 +157,7 @@ FLEET: Final = Dashboard(
             "Starts/min by kind",
             [("{{kind}}", f"60 * sum by (kind) (rate(knodel_replica_start_seconds_count{RATE}))")],
         ),
-        Panel("Duration of starts", _quantiles("knodel_replica_start_seconds", "kind", ""), "s"),
+        _STARTS,
         Panel("Members of warm pools", [("{{pool}} {{state}}", "knodel_warm_pool_members")]),
         Panel("Events by phase", [("{{phase}}", "sum by (phase) (knodel_model_events)")]),
         Panel("Rollouts that ended", [("{{phase}}", "sum by (phase) (knodel_rollouts_total)")]),
@@ -226,7 +227,7 @@ AUTOSCALER: Final = Dashboard(
             "Decisions/min by rule",
             [("{{rule}}", f"60 * sum by (rule) (rate(knodel_scaling_decisions_total{RATE}))")],
         ),
-        Panel("Duration of starts", _quantiles("knodel_replica_start_seconds", "kind", ""), "s"),
+        _STARTS,
         Panel("Readings of replicas/s", [("{{result}}", f"sum by (result) (rate(knodel_samples_total{RATE}))")]),
         Panel(
             "Passes/s by controller",

@@ -157,11 +157,8 @@ class Kubelet:
 
     async def _write_node(self) -> None:
         """Write the Node object. One that cannot be written is logged: no Pod of this node needs it."""
-        node, devices, cluster = (
-            make_node(self._node.name, self._node.devices.machine),
-            self._node.devices,
-            self._node.cluster,
-        )
+        devices, cluster = self._node.devices, self._node.cluster
+        node = make_node(self._node.name, devices.machine)
         try:
             stored = await cluster.apply(NODE, node, manager=MANAGER, force=True)
             former = stored.get("status") or {}

@@ -11,10 +11,10 @@ from enum import Enum, auto
 from typing import Final
 
 from clusters.base.errors import Conflict, KnodelError, NotFound, Unavailable
-from clusters.base.objects import POD, Object, is_deleting, key_of, name_of, namespace_of, uid_of
+from clusters.base.objects import NVIDIA_GPU, POD, Object, is_deleting, key_of, name_of, namespace_of, uid_of
 from clusters.embedded.kubelet.container import Container
 from clusters.embedded.kubelet.container_config import container_ports, grace_period
-from clusters.embedded.kubelet.gpus.assignment import RESOURCE, WHOLE, request_of
+from clusters.embedded.kubelet.gpus.assignment import WHOLE, request_of
 from clusters.embedded.kubelet.node import HOST, MANAGER, Node
 from clusters.embedded.kubelet.pod_status import (
     NODE_SHUTDOWN,
@@ -162,7 +162,7 @@ class PodWorker:
 
     async def _remark_unknown_devices(self) -> bool:
         if request_of(self.pod).count and not self._node.devices.known:
-            message = f"no {RESOURCE} of this machine is known, so none is assigned: its models share what there is"
+            message = f"no {NVIDIA_GPU} of this machine is known, so none is assigned: its models share what there is"
             await self._node.record(self.pod, "Normal", "GPUsNotAssigned", message)
         return True
 

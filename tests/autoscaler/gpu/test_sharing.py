@@ -123,15 +123,10 @@ async def test_a_new_version_without_a_gpu_waits_beyond_its_progress_deadline(cl
         await world.until(world.replicas_asked, 0)
 
 
-async def test_gpus_that_no_node_has_are_not_limited(cluster: EmbeddedCluster) -> None:
-    async with gpu_world(cluster, 0) as made:
-        made.world.activator.holds(queued=CROWD)
-        await made.world.until(made.world.replicas_asked, POLICY.max_replicas)
-
-
 async def test_gpus_that_no_node_has_are_neither_limited_nor_waited_for(cluster: EmbeddedCluster) -> None:
     async with gpu_world(cluster, 0) as made:
         made.world.activator.holds(queued=CROWD)
+        await made.world.until(made.world.replicas_asked, POLICY.max_replicas)
         await made.pass_time(8)
         await made.world.until(lambda: made.world.condition("ReplicasStarted"), ("False", "Unschedulable"))
         assert await made.world.replicas_asked() >= CROWD

@@ -170,9 +170,9 @@ def test_only_models_with_gpus_have_the_priority_class() -> None:
 
 
 def test_priority_and_weight_are_annotations_unless_they_are_the_defaults() -> None:
-    chosen = make_gpu_annotations(model(priority=500, weight=2.5).spec.scaling)
+    chosen = make_gpu_annotations(model(priority=500, weight=2.5).spec.gpu_share)
     assert chosen == {ANNOTATION_PRIORITY: "500", ANNOTATION_WEIGHT: "2.5"}
-    assert make_gpu_annotations(model().spec.scaling) == dict.fromkeys(chosen)
+    assert make_gpu_annotations(model().spec.gpu_share) == dict.fromkeys(chosen)
 
 
 def test_a_stored_model_owns_what_is_made_and_a_file_owns_nothing() -> None:

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
-from clusters.base.objects import ANNOTATION_DEVICES, ANNOTATION_GPU_FRACTION, Object, annotations_of
+from clusters.base.objects import ANNOTATION_DEVICES, ANNOTATION_GPU_FRACTION, NVIDIA_GPU, Object, annotations_of
 from clusters.base.quantities import parse_quantity
 from clusters.devices.machine import Machine
 from clusters.devices.topology import MOST_COMPARED, choose
 from clusters.embedded.kubelet.process.errors import UnsupportedPod
 
-RESOURCE: Final = "nvidia.com/gpu"
+VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
+"""Variable with the GPUs that a process sees."""
 WHOLE: Final = 1000
 """Thousandths of a GPU, in which parts are counted."""
 
@@ -28,7 +29,7 @@ class Request:
     share: int = WHOLE
 
     def __str__(self) -> str:
-        return f"{self.count} {RESOURCE}" if self.share == WHOLE else f"{self.share / WHOLE:g} of a GPU"
+        return f"{self.count} {NVIDIA_GPU}" if self.share == WHOLE else f"{self.share / WHOLE:g} of a GPU"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +71,9 @@ def request_of(pod: Object) -> Request:
         return Request(1, share)
     amounts = (resources.get("limits") or {} for resources in _resources(pod))
     try:
-        return Request(sum(int(parse_quantity(str(limits.get(RESOURCE, 0)))) for limits in amounts))
+        return Request(sum(int(parse_quantity(str(limits.get(NVIDIA_GPU, 0)))) for limits in amounts))
     except ValueError as error:
-        raise UnsupportedPod(f"invalid limit {RESOURCE}: it {error}") from error
+        raise UnsupportedPod(f"invalid limit {NVIDIA_GPU}: it {error}") from error
 
 
 def assign(

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from clusters.embedded.kubelet.gpus.assignment import WHOLE
+from clusters.embedded.kubelet.gpus.assignment import VISIBLE, WHOLE
 from clusters.embedded.kubelet.gpus.device_manager import DeviceManager
 from clusters.embedded.kubelet.gpus.mps import MpsDaemons, memory_share
 
-VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
 MEMORY_VARIABLE: Final = "KNODEL_GPU_MEMORY"
 """The bytes of GPU memory that a program should use, where nothing limits it."""
 SHARE_VARIABLE: Final = "KNODEL_GPU_SHARE"

@@ -13,7 +13,7 @@ from typing import Final
 from clusters.base.clock import Clock
 from clusters.base.identity import Identity, is_running
 from clusters.devices.machine import Device
-from clusters.embedded.kubelet.gpus.assignment import WHOLE
+from clusters.embedded.kubelet.gpus.assignment import VISIBLE, WHOLE
 from clusters.embedded.kubelet.process.environment import PROCESS_HOME, PROCESS_OF, PROCESS_ROLE, node_environment
 from clusters.embedded.kubelet.process.folders import PRIVATE, Folders, write_json
 from clusters.embedded.kubelet.process.process import Process, terminate
@@ -46,7 +46,7 @@ class MpsDaemons:
             return
         for path in (folder, folder / "pipe", folder / "log"):
             path.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
-        environment = node_environment() | _daemon_environment(folder) | {"CUDA_VISIBLE_DEVICES": device.uuid}
+        environment = node_environment() | _daemon_environment(folder) | {VISIBLE: device.uuid}
         environment |= {PROCESS_OF: str(self._folders.state_dir), PROCESS_HOME: self._folders.home, PROCESS_ROLE: ROLE}
         identity = ExecRuntime.spawn((COMMAND, "-f"), environment, Path("/"), folder / "log" / "control.out")
         self._started[device.uuid] = Process(identity)

@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
-from clusters.base.objects import NODE, Object, with_condition
+from clusters.base.objects import NODE, NVIDIA_GPU, Object, with_condition
 from clusters.devices.machine import Machine
-from clusters.embedded.kubelet.gpus.assignment import RESOURCE
 
 LABEL_PRODUCT: Final = "nvidia.com/gpu.product"
 LABEL_MEMORY: Final = "nvidia.com/gpu.memory"
@@ -38,7 +37,7 @@ def make_node_status(former: Object, machine: Machine, whole: int, lost: Mapping
     conditions = with_condition(list(former.get("conditions") or ()), "Ready", "True", now, "KubeletReady")
     capacity, allocatable = dict(amounts), dict(amounts)
     if machine.devices:
-        capacity[RESOURCE], allocatable[RESOURCE] = str(len(machine.devices)), str(whole)
+        capacity[NVIDIA_GPU], allocatable[NVIDIA_GPU] = str(len(machine.devices)), str(whole)
         failed = "; ".join(f"{uuid}: {fault}" for uuid, fault in sorted(lost.items()))
         state = ("False", now, "GPULost", failed) if lost else ("True", now)
         conditions = with_condition(conditions, GPUS_HEALTHY, *state)
