@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
+from autoscaler.gpu.queues import queue_metadata, queue_of
 from autoscaler.warmpool.claims.classes import pool_class
 from autoscaler.warmpool.claims.keys import PoolKey
 from autoscaler.warmpool.claims.marks import ANNOTATION_CLAIM, ENV_TOKEN, LABEL_POOL, LABEL_POOL_CLASS
@@ -80,6 +81,7 @@ def start_time(pod: Object) -> float | None:
 def make_member(pool: Object, deployment: Object, name: str, keys: PoolKey) -> Object:
     """Return a member: the seed's Pod without its labels, so that no Service or ReplicaSet selects it."""
     template = deployment["spec"]["template"]
+    queue = queue_metadata(*queue_of(template))
     spec = copy.deepcopy(template["spec"])
     for container in spec["containers"]:
         if _is_server(container):
@@ -91,7 +93,7 @@ def make_member(pool: Object, deployment: Object, name: str, keys: PoolKey) -> O
         "metadata": {
             "name": name,
             "namespace": namespace_of(pool),
-            "labels": {LABEL_POOL: name_of(pool), LABEL_POOL_CLASS: pool_class(template)},
+            "labels": {LABEL_POOL: name_of(pool), LABEL_POOL_CLASS: pool_class(template), **queue.get("labels", {})},
             "annotations": {**((template.get("metadata") or {}).get("annotations") or {}), ANNOTATION_CLAIM: ""},
             "ownerReferences": [owner_reference(WARM_POOL, pool)],
         },

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Iterator
 from typing import Any, Final
 
+from autoscaler.gpu.queues import VOLCANO, queue_metadata, queue_of
 from autoscaler.warmpool.claims.pods import FINISHED
 from clusters.base.objects import (
     LABEL_REVISION,
@@ -139,6 +140,8 @@ def make_worker(pod: Object, leader: Leader, spec: Workers, rank: int) -> Object
             "volumes": [copy.deepcopy(one) for one in pod["spec"].get("volumes") or () if one["name"] in mounted],
         },
     }
+    for part, queue in queue_metadata(*queue_of(pod)).items():
+        made["metadata"][part] |= queue
     if spec.gang is not None:
         _join_gang(made, leader, spec, spec.gang)
     return made
@@ -147,7 +150,7 @@ def make_worker(pod: Object, leader: Leader, spec: Workers, rank: int) -> Object
 def make_pod_group(pod: Object, spec: Workers) -> Object | None:
     """Return Volcano's PodGroup of a leader's workers; None without Volcano."""
     gang = spec.gang
-    if gang is None or gang.scheduler != "volcano":
+    if gang is None or gang.scheduler != VOLCANO:
         return None
     metadata = {"name": name_of(pod), "namespace": namespace_of(pod), "ownerReferences": [_owner(pod)]}
     queue = {"queue": gang.queue} if gang.queue else {}
@@ -170,8 +173,8 @@ def _join_gang(made: Object, leader: Leader, spec: Workers, gang: Gang) -> None:
     The leader is no member: all replicas of a Revision have one Pod template, and so would be one gang.
     """
     metadata = made["metadata"]
-    if gang.scheduler == "volcano":
-        made["spec"]["schedulerName"] = "volcano"
+    if gang.scheduler == VOLCANO:
+        made["spec"]["schedulerName"] = VOLCANO
         metadata["annotations"][VOLCANO_GROUP] = leader.name
     else:
         group = f"{metadata['labels'][LABEL_GROUP]}-{leader.start}"  # names of Pods may be too long for a label

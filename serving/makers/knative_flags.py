@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from serving.types.model import Model, claims_of
+from serving.types.settings.settings import ServerSettings
 
 NAMESPACE = "knative-serving"
 
@@ -120,23 +121,35 @@ PRIORITY_CLASS = Flag(
     "server.gpuPriorityClass, by which models take GPUs from training",
     also=("allowed",),
 )
+SCHEDULER_NAME = Flag(
+    "config-features",
+    NAMESPACE,
+    "kubernetes.podspec-schedulername",
+    "enabled",
+    "disabled",
+    "server.gpuScheduler, the scheduler of Pods with GPUs",
+    also=("allowed",),
+)
 FLAGS: tuple[Flag, ...] = (TAG_HEADER, EMPTY_DIR, NO_LIMIT, ACTIVATOR_METRICS, ZERO_INITIAL_SCALE, VOLUME_CLAIMS)
 """All flags, in the order in which they are shown."""
-GPU_FLAGS: tuple[Flag, ...] = (AFFINITY, PRIORITY_CLASS)
+GPU_FLAGS: tuple[Flag, ...] = (AFFINITY, PRIORITY_CLASS, SCHEDULER_NAME)
 """Flags that only clusters with GPUs need."""
 
 
-def flags_needed(model: Model) -> tuple[Flag, ...]:
+def flags_needed(model: Model, server: ServerSettings) -> tuple[Flag, ...]:
     """Return the flags without which Knative would refuse the Model's objects, or ignore parts of them.
 
     `ACTIVATOR_METRICS` is not required: without it a Model keeps a replica. Only WarmPools need `ZERO_INITIAL_SCALE`.
     """
     all_resources = [model.spec.resources, *(variant.resources for variant in model.spec.variants)]
+    with_gpus = any(resources.gpu for resources in all_resources)
     needs = {
         TAG_HEADER: model.spec.rollout is not None or any(entry.tag for entry in model.spec.traffic),
         EMPTY_DIR: True,
         NO_LIMIT: model.spec.container_concurrency == 0,
         VOLUME_CLAIMS: bool(claims_of(model.spec)),
+        PRIORITY_CLASS: with_gpus and bool(server.gpu_priority_class),
+        SCHEDULER_NAME: with_gpus and bool(server.gpu_scheduler),
         AFFINITY: any(resources.gpu_types for resources in all_resources),
     }
     return tuple(flag for flag in (*FLAGS, *GPU_FLAGS) if needs.get(flag, False))

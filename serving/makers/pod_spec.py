@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from autoscaler.gpu.queues import queue_metadata
 from autoscaler.gpu.shapes import ANNOTATION_TYPES
 from autoscaler.gpu.units import type_labels
 from autoscaler.types import CLASS
@@ -74,8 +75,11 @@ def make_template(model: Model, variant: Variant | None, server: ServerSettings)
     """Return `spec.template` of a Service or Configuration, without the label of its version."""
     labels = {LABEL_MODEL: model.name} | ({LABEL_VARIANT: variant.name} if variant else {})
     labels |= {LABEL_GROUP_ROLE: LEADER} if model.spec.workers else {}
+    resources = _resources(model, variant)
+    queue = pod_queue(resources, model.namespace, server)
+    annotations = _annotations(model, resources) | queue.get("annotations", {})
     return {
-        "metadata": {"labels": labels, "annotations": _annotations(model, _resources(model, variant))},
+        "metadata": {"labels": labels | queue.get("labels", {}), "annotations": annotations},
         "spec": make_revision_spec(model, variant, server),
     }
 
@@ -115,6 +119,12 @@ def make_member_spec(template: PoolTemplate, server: ServerSettings) -> Object:
     return _revision_spec(template, resources, arguments, _mounts(template.secret), server)
 
 
+def pod_queue(resources: Resources, namespace: str, server: ServerSettings) -> dict[str, dict[str, str]]:
+    """Return the metadata by which the scheduler of Pods with GPUs finds their queue; empty without GPUs."""
+    queue = server.gpu_queue.replace("{namespace}", namespace) if resources.gpu else ""
+    return queue_metadata(server.gpu_scheduler, queue)
+
+
 def server_settings(runtime: str, model_format: str, settings: Settings) -> ServerSettings:
     """Return the server's settings with the image of the named runtime, or else of the format's runtime.
 
@@ -141,6 +151,8 @@ def _revision_spec(
         made["affinity"] = {"nodeAffinity": _gpu_affinity(resources)}
     if resources.gpu and server.gpu_priority_class:
         made["priorityClassName"] = server.gpu_priority_class
+    if resources.gpu and server.gpu_scheduler:
+        made["schedulerName"] = server.gpu_scheduler
     return made
 
 

@@ -137,7 +137,7 @@ class ModelReconciler:
             or preconditions.forbidden_code(code_format(model.object["spec"]), model.namespace, namespace)
             or preconditions.unknown_runtime(self._settings.runtimes, model.spec.runtime)
             or preconditions.missing_prometheus(self._settings.rollout.prometheus_url, model)
-            or preconditions.disabled_flags(await self._flags.missing(flags_needed(model)))
+            or preconditions.disabled_flags(await self._flags.missing(flags_needed(model, self._settings.server)))
         )
 
     async def _report_failure(self, key: Key, error: Exception) -> None:

@@ -91,6 +91,8 @@ def _parser() -> argparse.ArgumentParser:
         wish("--eventing", const=versions.EVENTING, help="with Knative Eventing")
         wish("--ray", const=versions.KUBERAY, help="with KubeRay and the image for models of Ray Serve")
         wish("--volcano", const=versions.VOLCANO, help="with Volcano's scheduler and controllers, and a queue")
+        wish("--kwok", const=versions.KWOK, help="with KWOK, whose nodes and Pods are objects only")
+        wish("--dra", const=versions.DRA, help="with the example driver of Dynamic Resource Allocation")
         if name == "build":
             command.add_argument("--conformance", action="store_true", help="with Knative's own tests and their images")
         if name == "up":

@@ -25,6 +25,8 @@ ETCD: Final = "etcd"
 API_SERVER: Final = "kube-apiserver"
 CONTROLLER_MANAGER: Final = "kube-controller-manager"
 SCHEDULER: Final = "kube-scheduler"
+FEATURE_GATES: Final = ("DRAExtendedResource",)
+"""Off by default in 1.35: Pods get devices of a DeviceClass by the name of a resource."""
 _LOOPBACK: Final = "127.0.0.1"
 _AUDIT_MEGABYTES: Final = 1024  # a test reads this one file: some hours of the busiest tests, 0.6 GB an hour
 _CLIENT_QPS: Final = 200  # default 20: a controller of a one-machine lab need not spare its API server
@@ -71,7 +73,9 @@ def api_server(paths: Paths) -> Component:
         "secure-port": API_PORT,
         "service-cluster-ip-range": SERVICE_RANGE,
         "authorization-mode": "Node,RBAC",
-        "enable-admission-plugins": "NodeRestriction",
+        # Pods that request a resource tolerate a taint of its name: so other Pods stay off the nodes of such tests.
+        "enable-admission-plugins": "NodeRestriction,ExtendedResourceToleration",
+        "feature-gates": _gates(),
         "allow-privileged": "true",
         "client-ca-file": pki.certificate(folder, pki.CA),
         "tls-cert-file": pki.certificate(folder, pki.API_SERVER),
@@ -100,6 +104,7 @@ def controller_manager(paths: Paths) -> Component:
         "service-account-private-key-file": pki.key(paths.pki, pki.SERVICE_ACCOUNT),
         "kube-api-qps": _CLIENT_QPS,
         "kube-api-burst": _CLIENT_BURST,
+        "feature-gates": _gates(),
     }
     ready = functools.partial(health.answers_safely, _LOOPBACK, CONTROLLER_MANAGER_PORT, "/healthz")
     return _component(paths, CONTROLLER_MANAGER, flags, ready)
@@ -108,7 +113,12 @@ def controller_manager(paths: Paths) -> Component:
 def scheduler(paths: Paths) -> Component:
     """The scheduler with its defaults."""
     ready = functools.partial(health.answers_safely, _LOOPBACK, SCHEDULER_PORT, "/healthz")
-    return _component(paths, SCHEDULER, _client_flags(paths, SCHEDULER), ready)
+    flags = _client_flags(paths, SCHEDULER) | {"feature-gates": _gates()}
+    return _component(paths, SCHEDULER, flags, ready)
+
+
+def _gates() -> str:
+    return ",".join(f"{name}=true" for name in FEATURE_GATES)
 
 
 def _client_flags(paths: Paths, name: str) -> dict[str, Any]:

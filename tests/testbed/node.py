@@ -20,6 +20,7 @@ from tests.testbed.addresses import (
     PROXY_HEALTH_PORT,
     PROXY_METRICS_PORT,
 )
+from tests.testbed.control_plane import FEATURE_GATES
 from tests.testbed.paths import Paths
 from tests.testbed.processes import Component
 
@@ -169,6 +170,7 @@ def kubelet_config(paths: Paths) -> dict[str, Any]:
         "volumePluginDir": str(paths.kubelet / "volume-plugins"),
         "kubeAPIQPS": _CLIENT_QPS,
         "kubeAPIBurst": _CLIENT_BURST,
+        "featureGates": dict.fromkeys(FEATURE_GATES, True),
         # Images are imported, not pulled: one that is collected would be gone. A full disk must not end pods either.
         "imageGCHighThresholdPercent": 100,
         "imageGCLowThresholdPercent": 99,

@@ -110,8 +110,14 @@ VOLCANO: Final = Module(
     },
     "volcano.sh/volcano",
 )
-OPTIONAL: Final = (EVENTING, KUBERAY, VOLCANO)
-"""Modules that the testbed runs on request."""
+KWOK: Final = Module("kwok", {"kwok": "sigs.k8s.io/kwok/cmd/kwok"}, "sigs.k8s.io/kwok")
+DRA: Final = Module(
+    "dra",
+    {"dra-example-kubeletplugin": "sigs.k8s.io/dra-example-driver/cmd/dra-example-kubeletplugin"},
+    "sigs.k8s.io/dra-example-driver",
+)
+OPTIONAL: Final = (EVENTING, KUBERAY, VOLCANO, KWOK, DRA)
+"""Modules that the testbed runs on request. Tests start the programs of KWOK and DRA themselves."""
 
 _TEST_IMAGES: Final = (
     "autoscale",

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
+from autoscaler.gpu.queues import queue_of
 from autoscaler.warmpool.claims.marks import DIGESTS_VARIABLE, DIGESTS_VOLUME
 from clusters.base.objects import Object
 
@@ -42,11 +43,15 @@ def pool_class(template: Object, found: str = DEFAULT_FORMAT) -> str:
     """Return the class of a Deployment's `spec.template`, as a label value: `HASH_LENGTH` hex digits.
 
     Classes are equal for Pod specs that are equal without the serving container's arguments, except for the model's
-    format, and without the names of revision, configuration and service. A member has the engine of one format, and may
-    run code only for formats that need it. `found` is the format of a template without one: for a revision, the format
-    that its server detected in the artifact. The namespace is not part of the class and must be compared separately.
+    format, and without the names of revision, configuration and service, and that have the same queue. A member has the
+    engine of one format, and may run code only for formats that need it. `found` is the format of a template without
+    one: for a revision, the format that its server detected in the artifact. The namespace is not part of the class and
+    must be compared separately.
     """
-    text = json.dumps(_essence(template["spec"], found), sort_keys=True, separators=(",", ":"))
+    essence = _essence(template["spec"], found)
+    if queue := queue_of(template)[1]:
+        essence["queue"] = queue
+    text = json.dumps(essence, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:HASH_LENGTH]
 
 

@@ -138,6 +138,17 @@ class ServerSettings:
         "PriorityClass",
         "PriorityClass of Pods with GPUs, such as knodel-serving; a change creates revisions",
     )
+    gpu_scheduler: str = setting(
+        "",
+        "scheduler",
+        "schedulerName of Pods with GPUs, such as volcano; empty: the cluster's default; a change creates revisions",
+    )
+    gpu_queue: str = setting(
+        "",
+        "queue",
+        "queue of Pods with GPUs, with the scheduler volcano or kai-scheduler; {namespace} is replaced by the Pod's "
+        "namespace; a change creates revisions",
+    )
 
 
 @dataclass(frozen=True, slots=True)

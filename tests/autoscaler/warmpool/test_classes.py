@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from autoscaler.gpu.queues import VOLCANO_QUEUE
 from autoscaler.warmpool.claims.classes import pool_class
 from clusters.base.names import label_value_fault
 from clusters.base.objects import Object
@@ -157,3 +158,19 @@ def test_what_a_running_pod_cannot_be_told_makes_another_class(change: Callable[
     changed = template()
     change(changed["spec"])
     assert pool_class(changed) != pool_class(template())
+
+
+def test_a_member_serves_only_revisions_with_its_queue() -> None:
+    def queued(queue: str) -> Object:
+        made = template()
+        made["spec"]["schedulerName"] = "volcano"
+        made["metadata"]["annotations"][VOLCANO_QUEUE] = queue
+        return made
+
+    assert pool_class(queued("vision")) == pool_class(queued("vision")) != pool_class(queued("speech"))
+
+
+def test_a_queue_has_no_effect_for_another_scheduler() -> None:
+    marked = template()
+    marked["metadata"]["annotations"][VOLCANO_QUEUE] = "vision"
+    assert pool_class(marked) == pool_class(template())

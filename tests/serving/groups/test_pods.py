@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from autoscaler.gpu.queues import VOLCANO_QUEUE
 from clusters.base.objects import Object, labels_of
 from serving.groups.plan import Leader, Phase
 from serving.groups.pods import leader_of, make_pod_group, make_worker, worker_of, workers_of
@@ -115,6 +116,14 @@ def test_volcano_gets_a_group_of_the_workers() -> None:
     assert made["metadata"]["annotations"]["scheduling.k8s.io/group-name"] == group["metadata"]["name"] == LEADER
     assert group["spec"] == {"minMember": 2, "queue": "research"}
     assert make_pod_group(leader(), SPEC) is None
+
+
+def test_a_worker_has_the_queue_of_its_leader() -> None:
+    pod = leader(schedulerName="volcano")
+    pod["metadata"]["annotations"][VOLCANO_QUEUE] = "vision"
+    made = make_worker(pod, leader_of(pod), SPEC, 1)
+    assert made["spec"]["schedulerName"] == "volcano"
+    assert made["metadata"]["annotations"][VOLCANO_QUEUE] == "vision"
 
 
 def test_kueue_gets_its_labels() -> None:

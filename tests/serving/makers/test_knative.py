@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import autoscaler.warmpool.claims.assignment as claims
+from autoscaler.gpu.queues import KAI_QUEUE, VOLCANO_QUEUE
 from autoscaler.gpu.shapes import ANNOTATION_PRIORITY, ANNOTATION_TYPES, ANNOTATION_WEIGHT
 from autoscaler.types import Policy
 from clusters.base.objects import SERVICE, Object, controller_of, labels_of
@@ -20,7 +21,7 @@ from serving.makers.knative import (
     make_service,
     make_templates,
 )
-from serving.makers.knative_flags import AFFINITY, VOLUME_CLAIMS, flags_needed
+from serving.makers.knative_flags import AFFINITY, SCHEDULER_NAME, VOLUME_CLAIMS, flags_needed
 from serving.makers.targets import first_traffic
 from serving.modelserver.base.assignment import BatchBounds, ModelBounds, parse_assignment
 from serving.modelserver.base.llm import AdapterSource, LlmParameters
@@ -159,7 +160,18 @@ def test_types_of_gpu_select_nodes_the_best_first() -> None:
     }
     assert weights == {"NVIDIA-H100-80GB-HBM3": 100, "NVIDIA-L4": 50}
     assert made["metadata"]["annotations"][ANNOTATION_TYPES] == "NVIDIA-H100-80GB-HBM3,NVIDIA-L4"
-    assert flags_needed(model(resources={"gpu": 1, "gpuTypes": ["NVIDIA-L4"]}))[-1] is AFFINITY
+    assert flags_needed(model(resources={"gpu": 1, "gpuTypes": ["NVIDIA-L4"]}), SETTINGS.server)[-1] is AFFINITY
+
+
+def test_only_models_with_gpus_have_the_scheduler_and_its_queue() -> None:
+    settings = Settings(server=ServerSettings(gpu_scheduler="volcano", gpu_queue="team-{namespace}"))
+    with_gpu = make_templates(model(resources={"gpu": 1}), settings)["magika"]
+    assert with_gpu["spec"]["schedulerName"] == "volcano"
+    assert with_gpu["metadata"]["annotations"][VOLCANO_QUEUE] == "team-default"
+    assert SCHEDULER_NAME in flags_needed(model(resources={"gpu": 1}), settings.server)
+    assert make_templates(model(), settings) == make_templates(model(), SETTINGS)
+    kai = Settings(server=ServerSettings(gpu_scheduler="kai-scheduler", gpu_queue="vision"))
+    assert make_templates(model(resources={"gpu": 1}), kai)["magika"]["metadata"]["labels"][KAI_QUEUE] == "vision"
 
 
 def test_only_models_with_gpus_have_the_priority_class() -> None:
@@ -351,7 +363,7 @@ def test_the_claims_of_adapters_are_mounted_as_well() -> None:
     ]  # fmt: skip
     service = make_service(model(storageUri="pvc://models/m", llm=LLM), SETTINGS, first_traffic(model()))
     assert validators(KNATIVE_FEATURES | {VOLUME_CLAIMS.key})[SERVICE](None, service) == ()
-    assert VOLUME_CLAIMS in flags_needed(model(llm=LLM))
+    assert VOLUME_CLAIMS in flags_needed(model(llm=LLM), SETTINGS.server)
 
 
 def test_a_runtime_is_chosen_by_its_name_then_by_the_format() -> None:

@@ -15,22 +15,25 @@ from serving.makers.knative_flags import (
     Flag,
     flags_needed,
 )
+from serving.types.settings.settings import ServerSettings
 from tests.serving.models import model
+
+SERVER = ServerSettings()
 
 
 def test_every_model_needs_a_scratch_folder_and_by_default_no_limit() -> None:
-    assert flags_needed(model()) == (EMPTY_DIR, NO_LIMIT)
-    assert flags_needed(model(containerConcurrency=4)) == (EMPTY_DIR,)
+    assert flags_needed(model(), SERVER) == (EMPTY_DIR, NO_LIMIT)
+    assert flags_needed(model(containerConcurrency=4), SERVER) == (EMPTY_DIR,)
 
 
 def test_a_tag_needs_routing_by_header() -> None:
-    assert TAG_HEADER in flags_needed(model(traffic=[{"latest": True, "percent": 100, "tag": "blue"}]))
-    assert TAG_HEADER not in flags_needed(model(traffic=[{"latest": True, "percent": 100}]))
+    assert TAG_HEADER in flags_needed(model(traffic=[{"latest": True, "percent": 100, "tag": "blue"}]), SERVER)
+    assert TAG_HEADER not in flags_needed(model(traffic=[{"latest": True, "percent": 100}]), SERVER)
 
 
 def test_a_volume_claim_needs_its_flag() -> None:
-    assert VOLUME_CLAIMS in flags_needed(model(storageUri="pvc://models/magika"))
-    assert VOLUME_CLAIMS not in flags_needed(model(storageUri="s3://models/magika"))
+    assert VOLUME_CLAIMS in flags_needed(model(storageUri="pvc://models/magika"), SERVER)
+    assert VOLUME_CLAIMS not in flags_needed(model(storageUri="s3://models/magika"), SERVER)
 
 
 @pytest.mark.parametrize(
@@ -80,4 +83,4 @@ def test_a_flag_that_is_read_at_the_start_says_what_to_restart() -> None:
 
 
 def test_a_rollout_needs_the_headers_by_which_its_judge_counts() -> None:
-    assert TAG_HEADER in flags_needed(model(rollout={}))
+    assert TAG_HEADER in flags_needed(model(rollout={}), SERVER)
