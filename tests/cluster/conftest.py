@@ -39,11 +39,13 @@ OWN_REPLICAS = frozenset(
     {
         "test_class_restart.py",
         "test_crash_sample.py",
+        "test_edl.py",
         "test_groups.py",
         "test_pod_security.py",
         "test_reconciler.py",
         "test_refusals.py",
         "test_stores.py",
+        "test_volcano.py",
     }
 )
 """Files whose tests run replicas of their own while the installed ones stand by: side by side among themselves."""

@@ -14,6 +14,7 @@ from clusters.base.api import Cluster
 from clusters.base.objects import MODEL, POD, Kind, Object, condition_of, is_deleting, uid_of
 from serving.platform.main import PROGRAM as CONTROLLER
 from serving.types.annotations import LABEL_MODEL
+from serving.types.settings.settings import Settings
 from tests.cluster.acting import Recording, acting, settings_of
 from tests.scenarios.world import World, model
 from tests.support.artifacts import ArtifactServer
@@ -84,13 +85,19 @@ async def place(
     folder: Path,
     *,
     image: str = "",
+    settings: Settings | None = None,
 ) -> AsyncIterator[Place]:
-    """The namespace with a controller and an autoscaler of its own; both write there alone."""
-    settings = await settings_of(cluster)
+    """The namespace with a controller and an autoscaler of its own; both write there alone.
+
+    `settings` are those of the installed Knodel if None.
+    """
+    settings = settings or await settings_of(cluster)
     server = replace(settings.server, image=image) if image else settings.server
     settings = replace(settings, server=server)
     gateway = f"http://{settings.gateway.address}:{settings.gateway.port}"
-    world = World(cluster, gateway, settings.gateway.domain, artifacts.uri, defaults=SMALL, patience=PATIENCE)
+    world = World(
+        cluster, gateway, settings.gateway.domain, artifacts.uri, namespace=namespace, defaults=SMALL, patience=PATIENCE
+    )
     async with (
         acting(AUTOSCALER, cluster, target, namespace, folder, settings),
         acting(CONTROLLER, cluster, target, namespace, folder, settings) as writes,

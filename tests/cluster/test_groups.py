@@ -24,7 +24,7 @@ from serving.types.annotations import ANNOTATION_WORKERS, LABEL_GROUP, LABEL_GRO
 from serving.types.lifecycle import State
 from serving.types.resources import Resources
 from serving.types.settings.settings import Settings
-from serving.types.workers import OnLoss, Workers, to_json
+from serving.types.workers import Gang, OnLoss, Workers, to_json
 from tests.cluster.place import Place
 from tests.support.wait import eventually
 
@@ -50,9 +50,9 @@ class Group:
         self.cluster = cluster
         self.namespace = namespace
 
-    async def start(self, image: str, on_loss: OnLoss) -> None:
+    async def start(self, image: str, on_loss: OnLoss, gang: Gang | None = None) -> None:
         """Create the leader, and wait until its group is complete."""
-        spec = Workers(2, SMALL, on_loss)
+        spec = Workers(2, SMALL, on_loss, gang)
         metadata: Object = {
             "name": LEADER,
             "namespace": self.namespace,

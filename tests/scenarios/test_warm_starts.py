@@ -45,8 +45,8 @@ async def test_a_model_at_zero_wakes_by_a_claim_and_the_pool_is_filled_again(wor
     assert name_of(pod) in free
     assert is_claimed(pod)
     await world.pool_has("ready", FULL)
-    told = await world.until("woken", lambda found: _last_start(found).get("pod") == name_of(pod))
-    assert [step["name"] for step in _last_start(told)["steps"]] == ["reserve", "assign", "label", "adopt"]
+    told = await world.until("woken", lambda found: last_start(found).get("pod") == name_of(pod))
+    assert [step["name"] for step in last_start(told)["steps"]] == ["reserve", "assign", "label", "adopt"]
 
 
 async def test_a_model_without_a_format_is_not_given_a_member_with_another_engine(world: World) -> None:
@@ -139,7 +139,7 @@ async def second_start_beside(world: World, pool: str) -> tuple[set[str], Object
     woken = await world.until("line", lambda found: _starts(found) == 2)
 
     assert answer.status == 200, answer.body
-    return free, _last_start(woken)
+    return free, last_start(woken)
 
 
 def _starts(found: Object) -> int:
@@ -147,6 +147,6 @@ def _starts(found: Object) -> int:
     return len((found.get("status") or {}).get("starts") or ())
 
 
-def _last_start(found: Object) -> Object:
+def last_start(found: Object) -> Object:
     starts: list[Object] = (found.get("status") or {}).get("starts") or [{}]
     return starts[-1]

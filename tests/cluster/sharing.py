@@ -1,0 +1,77 @@
+"""An elastic Job and Models on the GPUs of one node, on the installed platform and a real scheduler."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from autoscaler.gpu.elastic import ANNOTATION_ELASTIC, JOB
+from clusters.base.api import Cluster
+from clusters.base.objects import EVENT, POD, Object, is_deleting, labels_of, name_of
+from clusters.net.endpoints import is_ready
+from tests.cluster.place import MANAGER, SMALL
+from tests.scenarios.world import World
+
+END, START = 2.0, 25.0
+"""s: a trainer's end, and the start of a Pod on the busy machine of the tests."""
+TRAINER = "import signal, time; signal.signal(signal.SIGTERM, lambda *_: exit(0)); time.sleep(3600)"
+LONG = 60.0  # s, times the world's patience
+
+
+class SharedGpus:
+    """The Job `train`, and Models with one GPU for each replica. `resource` is the name of the GPUs."""
+
+    def __init__(self, cluster: Cluster, world: World, namespace: str, image: str, resource: str) -> None:
+        self.cluster = cluster
+        self.world = world
+        self.namespace = namespace
+        self.resource = resource
+        self._image = image
+
+    async def create_job(self, least: int, most: int) -> None:
+        """Create the Job at its minimum."""
+        small = {"cpu": "10m", "memory": "64Mi", self.resource: "1"}
+        container = {
+            "name": "trainer", "image": self._image, "command": ["python", "-c", TRAINER],
+            "resources": {"requests": small, "limits": small},
+        }  # fmt: skip
+        pod = {"containers": [container], "restartPolicy": "Never", "terminationGracePeriodSeconds": 5}
+        annotations = {ANNOTATION_ELASTIC: json.dumps({"min": least, "max": most})}
+        metadata = {"name": "train", "namespace": self.namespace, "annotations": annotations}
+        spec = {"parallelism": least, "completions": None, "backoffLimit": 1000, "template": {"spec": pod}}
+        made = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+        await self.cluster.create(JOB, made, manager=MANAGER)
+
+    async def trainers_are(self, number: int) -> None:
+        """Return once so many trainers run, and the Job wants as many."""
+
+        async def holds() -> bool:
+            job = await self.cluster.get(JOB, "train", self.namespace)
+            pods = (await self.cluster.list(POD, self.namespace)).items
+            running = [pod for pod in pods if labels_of(pod).get("job-name") == "train" and is_ready(pod)]
+            found = (job["spec"]["parallelism"], len(running))
+            assert found == (number, number), found
+            return True
+
+        await self.world.eventually(holds, LONG)
+
+    async def deploy(self, name: str, **spec: Any) -> Object:
+        """Deploy a Model with one GPU for each replica."""
+        resources = {**SMALL["resources"], "gpu": 1, "gpuResource": self.resource}
+        uri = self.world.artifacts("double")
+        fields = {"resources": resources, "scaleToZeroAfter": "1s", **spec}
+        return await self.world.deploy(name, namespace=self.namespace, storageUri=uri, **fields)
+
+    async def has_no_replica(self, name: str) -> None:
+        """Return once the Model is at zero."""
+
+        async def holds() -> bool:
+            pods = (await self.cluster.list(POD, self.namespace)).items
+            return not [pod for pod in pods if name_of(pod).startswith(f"{name}-0") and not is_deleting(pod)]
+
+        await self.world.eventually(holds, LONG)
+
+    async def events(self) -> list[str]:
+        """The messages of Events about the Job."""
+        found = (await self.cluster.list(EVENT, self.namespace)).items
+        return [one["message"] for one in found if one["involvedObject"]["kind"] == "Job"]
