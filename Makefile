@@ -109,10 +109,12 @@ testbed-down: setup ## End it and remove all that it made but its builds
 	$(BIN)/python -m tests.testbed down
 
 # With KUBECONFIG the cluster that it names, with Knodel installed on it; without, the testbed, which stays up.
-# PHASES="shared own-replicas": these phases only (`python -m tests.cluster --help`). The phase `ray` needs KubeRay.
+# PHASES="shared own-replicas": these phases only (`python -m tests.cluster --help`). The phase `ray` needs KubeRay, the
+# phase `schedulers` Volcano and KWOK.
 test-cluster: setup ## Run contract, scenarios and cluster tests on real Kubernetes with Knative
 ifndef KUBECONFIG
-	$(BIN)/python -m tests.testbed up --knodel --eventing $(if $(PHASES),$(if $(filter ray,$(PHASES)),--ray),--ray)
+	$(BIN)/python -m tests.testbed up --knodel --eventing --dra $(if $(or $(filter ray,$(PHASES)),$(if $(PHASES),,all)),--ray) \
+		$(if $(or $(filter schedulers,$(PHASES)),$(if $(PHASES),,all)),--volcano --kwok)
 endif
 	$(BIN)/python -m tests.cluster $(if $(AGAIN),--again) $(if $(PHASES),--phases $(PHASES))
 

@@ -39,13 +39,11 @@ OWN_REPLICAS = frozenset(
     {
         "test_class_restart.py",
         "test_crash_sample.py",
-        "test_edl.py",
         "test_groups.py",
         "test_pod_security.py",
         "test_reconciler.py",
         "test_refusals.py",
         "test_stores.py",
-        "test_volcano.py",
     }
 )
 """Files whose tests run replicas of their own while the installed ones stand by: side by side among themselves."""
@@ -69,12 +67,14 @@ EXCLUSIVE = frozenset(
 """Files whose tests need the cluster for themselves; all others run side by side, in namespaces of their own."""
 
 
+SCHEDULERS = frozenset({"test_edl.py", "test_volcano.py"})
+"""Files whose tests need KWOK or Volcano, and controllers of their own while the installed ones stand by."""
 RAY = frozenset({"test_ray.py", "test_ray_groups.py", "test_rayservice.py"})
 """Files whose tests start Ray; a node of Ray takes 25 s of processor time to start, and 1 GiB of memory."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of `OWN_REPLICAS`, `RAY` and `EXCLUSIVE`; put long files first and those of `LAST` at the end."""
+    """Mark the tests of the sets above; put long files first and those of `LAST` at the end."""
     in_file = Counter(item.path for item in items)
 
     def order(item: pytest.Item) -> tuple[int, bool, bool, int]:
@@ -86,6 +86,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.own_replicas)
         if item.path.name in RAY:
             item.add_marker(pytest.mark.ray)
+        if item.path.name in SCHEDULERS:
+            item.add_marker(pytest.mark.schedulers)
         if item.path.name in EXCLUSIVE:
             item.add_marker(pytest.mark.exclusive)
     items.sort(key=order)

@@ -92,12 +92,7 @@ async def test_twenty_of_twenty_starts_from_zero_are_claims_and_the_queue_counts
         answers = await asyncio.gather(*(world.ask(name) for name in names))
         assert [answer.status for answer in answers] == [200] * MODELS
         for name in names:
-            found = await world.until(
-                name,
-                lambda found, free=free: last_start(found).get("pod") in free,
-                queued.namespace,  # type: ignore[misc]
-            )
-            start = last_start(found)
+            start = await _start_of(queued, name, free)
             assert start["kind"] == "warm"
             claimed.add(start["pod"])
     assert len(claimed) == ROUNDS * MODELS
@@ -111,6 +106,12 @@ async def test_twenty_of_twenty_starts_from_zero_are_claims_and_the_queue_counts
         return True
 
     await eventually(counted, WITHIN)
+
+
+async def _start_of(queued: Place, name: str, free: set[str]) -> Object:
+    """Return the Model's last start, once it is that of one of these members."""
+    found = await queued.world.until(name, lambda found: last_start(found).get("pod") in free, queued.namespace)
+    return last_start(found)
 
 
 async def _allocated(cluster: Cluster) -> int:
