@@ -67,7 +67,7 @@ EXCLUSIVE = frozenset(
 """Files whose tests need the cluster for themselves; all others run side by side, in namespaces of their own."""
 
 
-SCHEDULERS = frozenset({"test_edl.py", "test_volcano.py"})
+SCHEDULERS = frozenset({"test_edl.py", "test_tenants.py", "test_volcano.py"})
 """Files whose tests need KWOK or Volcano, and controllers of their own while the installed ones stand by."""
 RAY = frozenset({"test_ray.py", "test_ray_groups.py", "test_rayservice.py"})
 """Files whose tests start Ray; a node of Ray takes 25 s of processor time to start, and 1 GiB of memory."""

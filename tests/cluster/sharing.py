@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-from autoscaler.gpu.elastic import ANNOTATION_ELASTIC, JOB
+from autoscaler.gpu.elastic import JOB
 from clusters.base.api import Cluster
 from clusters.base.objects import EVENT, POD, Object, is_deleting, labels_of, name_of
 from clusters.net.endpoints import is_ready
+from tests.cluster.jobs import make_job
 from tests.cluster.place import MANAGER, SMALL
 from tests.scenarios.world import World
 
@@ -31,15 +31,10 @@ class SharedGpus:
     async def create_job(self, least: int, most: int) -> None:
         """Create the Job at its minimum."""
         small = {"cpu": "10m", "memory": "64Mi", self.resource: "1"}
-        container = {
-            "name": "trainer", "image": self._image, "command": ["python", "-c", TRAINER],
-            "resources": {"requests": small, "limits": small},
-        }  # fmt: skip
-        pod = {"containers": [container], "restartPolicy": "Never", "terminationGracePeriodSeconds": 5}
-        annotations = {ANNOTATION_ELASTIC: json.dumps({"min": least, "max": most})}
-        metadata = {"name": "train", "namespace": self.namespace, "annotations": annotations}
-        spec = {"parallelism": least, "completions": None, "backoffLimit": 1000, "template": {"spec": pod}}
-        made = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+        made = make_job(
+            "train", self.namespace, least, small, elastic=(least, most), image=self._image,
+            command=["python", "-c", TRAINER],
+        )  # fmt: skip
         await self.cluster.create(JOB, made, manager=MANAGER)
 
     async def trainers_are(self, number: int) -> None:

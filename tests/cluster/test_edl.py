@@ -7,7 +7,6 @@ are shorter than the published 90 s.
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -17,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from autoscaler.gpu.elastic import ANNOTATION_ELASTIC, JOB
+from autoscaler.gpu.elastic import JOB
 from autoscaler.main import PROGRAM as AUTOSCALER
 from clusters.base.api import Cluster
 from clusters.base.clock import SystemClock
@@ -30,6 +29,7 @@ from serving.platform.main import PROGRAM as CONTROLLER
 from serving.types.annotations import LABEL_MODEL
 from tests.cluster import kwok
 from tests.cluster.acting import acting, settings_of
+from tests.cluster.jobs import make_job
 from tests.cluster.place import MANAGER
 from tests.scenarios.world import model
 from tests.support.kubernetes import KubeTarget
@@ -102,20 +102,14 @@ class Experiment:
     async def submit(self, number: int) -> None:
         """Submit a training: 10 parameter servers of 4 CPU, a master of 1, and elastic trainers of 5."""
         for role, size, units in (("servers", 10, 4), ("master", 1, 1)):
-            await self._create(f"train-{number}-{role}", size, units, FIXED, {})
-        elastic = {ANNOTATION_ELASTIC: json.dumps({"min": LEAST, "max": MOST})}
-        await self._create(f"train-{number}", FIRST, 5, "knodel-training", elastic)
+            await self._create(f"train-{number}-{role}", size, units, FIXED)
+        await self._create(f"train-{number}", FIRST, 5, "knodel-training", (LEAST, MOST))
 
-    async def _create(self, name: str, size: int, units: int, priority: str, annotations: dict[str, str]) -> None:
+    async def _create(
+        self, name: str, size: int, units: int, priority: str, elastic: tuple[int, int] | None = None
+    ) -> None:
         amounts = {"cpu": "10m", "memory": "16Mi", CPU: str(units)}
-        container = {"name": "c", "image": "dev.local/none:1", "resources": {"requests": amounts, "limits": amounts}}
-        pod = {
-            "containers": [container], "restartPolicy": "Never", "priorityClassName": priority,
-            "terminationGracePeriodSeconds": 5,
-        }  # fmt: skip
-        spec = {"parallelism": size, "backoffLimit": 100_000, "template": {"spec": pod}}
-        metadata = {"name": name, "namespace": self.namespace, "annotations": annotations}
-        made = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+        made = make_job(name, self.namespace, size, amounts, elastic=elastic, priorityClassName=priority)
         await self.cluster.create(JOB, made, manager=MANAGER)
 
     def observe(self) -> None:

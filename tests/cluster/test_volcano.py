@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,6 +24,7 @@ from serving.groups.pods import POD_GROUP, VOLCANO_GROUP
 from serving.types.workers import Gang
 from tests.cluster import kwok
 from tests.cluster.acting import settings_of
+from tests.cluster.jobs import make_job
 from tests.cluster.node_resources import set_node_resource
 from tests.cluster.place import MANAGER, SMALL, Place, place
 from tests.cluster.test_groups import LEADER, Group
@@ -155,26 +155,17 @@ class Gangs:
     async def submit(self, number: int, *, gang: bool) -> None:
         """Create a job, with a PodGroup if it is a gang."""
         name = f"train-{number}"
-        spec: dict[str, Any] = {}
-        annotations: dict[str, str] = {}
+        made = make_job(name, self.namespace, PODS, {SLOT: "1"})
+        made["spec"]["completions"] = PODS
         if gang:
             metadata = {"name": name, "namespace": self.namespace}
-            group = {"minMember": PODS, "queue": QUEUE, "minResources": {SLOT: str(PODS)}}
-            made = {
-                "apiVersion": POD_GROUP.api_version, "kind": POD_GROUP.kind, "metadata": metadata, "spec": group
-            }  # fmt: skip
-            await self.cluster.create(POD_GROUP, made, manager=MANAGER)
-            spec, annotations = {"schedulerName": VOLCANO}, {VOLCANO_GROUP: name, VOLCANO_QUEUE: QUEUE}
-        amounts = {SLOT: "1"}
-        container = {"name": "c", "image": "dev.local/none:1", "resources": {"requests": amounts, "limits": amounts}}
-        pod = {"metadata": {"annotations": annotations}, "spec": {
-            "containers": [container], "restartPolicy": "Never", "terminationGracePeriodSeconds": 1, **spec,
-        }}  # fmt: skip
-        job = {
-            "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "namespace": self.namespace},
-            "spec": {"parallelism": PODS, "completions": PODS, "backoffLimit": 1000, "template": pod},
-        }  # fmt: skip
-        await self.cluster.create(JOB, job, manager=MANAGER)
+            spec = {"minMember": PODS, "queue": QUEUE, "minResources": {SLOT: str(PODS)}}
+            group = {"apiVersion": POD_GROUP.api_version, "kind": POD_GROUP.kind, "metadata": metadata, "spec": spec}
+            await self.cluster.create(POD_GROUP, group, manager=MANAGER)
+            template = made["spec"]["template"]
+            template["metadata"] = {"annotations": {VOLCANO_GROUP: name, VOLCANO_QUEUE: QUEUE}}
+            template["spec"]["schedulerName"] = VOLCANO
+        await self.cluster.create(JOB, made, manager=MANAGER)
 
     async def play(self, seconds: float) -> int:
         """End complete gangs after their time; return the number of jobs that ended."""
