@@ -30,7 +30,7 @@ import sys
 import knodel
 client = knodel.Client(state=sys.argv[1])
 answer = client.predict("iris", [[5.1, 3.5, 1.4, 0.2], [6.7, 3.0, 5.2, 2.3]])
-print([int(one) for one in answer.value])
+print([int(one) for one in answer.to_numpy()])
 """
 CLASSES: Final = "[0, 2]"
 """Setosa and virginica, for the two flowers of `ASK`."""

@@ -84,7 +84,7 @@ def test_metadata_as_an_index_reads_it() -> None:
         ({"Requires_Python": ""}, "requires-python is missing"),
         ({"Description_Content_Type": "text/plain"}, "text/plain"),
         ({"Requires_Dist": "click >>= 8"}, "requires-dist"),
-        ({"Metadata_Version": ""}, "metadata-version"),
+        ({"Metadata_Version": ""}, "metadata version"),
     ],
 )
 def test_faulty_metadata_is_reported(changed: dict[str, str], words: str) -> None:
