@@ -148,6 +148,6 @@ def _settings_schema() -> Schema:
         types = ["string", "number"] if one["unit"] == "s" else _TYPES[type(one["default"])]
         inner = schema["properties"].setdefault(group, _mapping())
         inner["properties"][key] = {"type": types, "description": one["for"]}
-    for group in FREE_FORM:
+    for group in sorted(FREE_FORM):
         schema["properties"][group] = {"type": "object"}
     return schema
