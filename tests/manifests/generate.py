@@ -19,15 +19,17 @@ from serving.crds.definition import make_crd
 from serving.crds.documents import make_json_schema, make_reference
 from serving.install.bundle import OVERLAYS, rendered_path
 from tests.manifests.alerts import make_prometheus_rule, rule_groups
+from tests.manifests.argo_cd import make_argo_cd_settings
 from tests.manifests.chart.generate import write_chart
 from tests.manifests.dashboards import DASHBOARDS
-from tests.manifests.text import to_yaml
+from tests.manifests.text import LiteralDumper, to_yaml
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 DOCS = MANIFESTS.parent / "docs"
 CRDS = MANIFESTS / "base" / "crds"
 ADMISSION = MANIFESTS / "base" / "admission"
 MONITORING = MANIFESTS / "components" / "monitoring"
+ARGO_CD = MANIFESTS / "components" / "argo-cd"
 TYPES, ALERTS = "serving/crds", "tests/manifests/alerts.py"
 
 
@@ -41,6 +43,11 @@ def generated() -> dict[Path, str]:
         ADMISSION / "event-sources.yaml": to_yaml(make_event_source_policies(), TYPES),
         MONITORING / "rules.yaml": to_yaml([rule_groups()], ALERTS),
         MONITORING / "prometheus-rule.yaml": to_yaml([make_prometheus_rule()], ALERTS),
+        ARGO_CD / "argocd-cm.yaml": to_yaml(
+            [make_argo_cd_settings((ARGO_CD / "health.lua").read_text())],
+            "manifests/components/argo-cd/health.lua",
+            LiteralDumper,
+        ),
         **{MONITORING / "dashboards" / f"{one.name}.json": one.to_json() for one in DASHBOARDS},
     }
 

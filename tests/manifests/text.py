@@ -18,7 +18,17 @@ class BlockDumper(yaml.SafeDumper):
         return True
 
 
-def to_yaml(documents: Iterable[Any], source: str) -> str:
+class LiteralDumper(BlockDumper):
+    """The same, with texts of several lines as literal blocks."""
+
+
+LiteralDumper.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, "|" if "\n" in text.strip() else None),
+)
+
+
+def to_yaml(documents: Iterable[Any], source: str, dumper: type[BlockDumper] = BlockDumper) -> str:
     """Return the text of a generated file."""
-    text = yaml.dump_all(documents, Dumper=BlockDumper, sort_keys=False, width=WIDTH, allow_unicode=True)
+    text = yaml.dump_all(documents, Dumper=dumper, sort_keys=False, width=WIDTH, allow_unicode=True)
     return HEAD.format(source) + text
