@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-TAG: Final = re.compile(r"v(\d+\.\d+\.\d+(?:(?:a|b|rc)\d+)?)")
+_NUMBER: Final = r"(?:0|[1-9]\d*)"
+TAG: Final = re.compile(rf"v({_NUMBER}\.{_NUMBER}\.{_NUMBER}(?:(?:a|b|rc)\d+)?)")
 """Tags of releases: a version of SemVer, or a pre-release in the spelling of PEP 440 such as 1.0.0rc1."""
 
 
