@@ -14,7 +14,7 @@ UV := $(VENV)-uv/bin/uv
 # ONNX Runtime 1.29 and newer reports to its makers by default; nothing here does.
 export ORT_DISABLE_TELEMETRY := 1
 
-.PHONY: run-llm test-torch bad-input kserve-samples security sbom help setup run stop test lint format bench bench-cluster simulate gpu races conformance constraints proto schemas clean fuzz test-long test-faults test-faults-long testbed-up testbed-down test-cluster scenarios manifests load soak
+.PHONY: dist dist-check run-llm test-torch bad-input kserve-samples security sbom help setup run stop test lint format bench bench-cluster simulate gpu races conformance constraints proto schemas clean fuzz test-long test-faults test-faults-long testbed-up testbed-down test-cluster scenarios manifests load soak
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -165,6 +165,12 @@ security: setup ## Look for weaknesses: bandit, semgrep by rules of our own, che
 
 sbom: setup ## Write what an installation consists of to build/sbom.cdx.json (CycloneDX)
 	$(BIN)/python -m tests.security.sbom build/sbom.cdx.json
+
+dist: setup ## Build the sdist and the wheel twice, compare both builds byte by byte, and check their contents
+	$(BIN)/python -m tests.release dist
+
+dist-check: setup ## Install the wheel of `make dist` into clean environments of Python 3.11 to 3.13, and deploy a model there
+	$(BIN)/python -m tests.release check
 
 proto: setup ## Compile the descriptions of the protobuf messages anew
 	cd serving/modelserver/grpc && $(CURDIR)/$(BIN)/python -m grpc_tools.protoc -I. \

@@ -10,7 +10,8 @@ import contextlib
 import os
 import socket
 import struct
-from collections.abc import Iterator
+import sys
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -74,6 +75,19 @@ async def open_connection(path: Path, limit: int = STREAM_LIMIT) -> tuple[asynci
 
     with short_address(path) as address:
         return await asyncio.open_unix_connection(address, limit=limit)
+
+
+async def serve(
+    listener: socket.socket,
+    handler: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+    limit: int = STREAM_LIMIT,
+) -> asyncio.Server:
+    """Pass each connection of a socket of `listen` to `handler`; a line has at most `limit` bytes."""
+    import asyncio  # as above
+
+    if sys.version_info >= (3, 13):  # by default, it looks at the socket's address, which was that of a closed folder
+        return await asyncio.start_unix_server(handler, sock=listener, limit=limit, cleanup_socket=False)
+    return await asyncio.start_unix_server(handler, sock=listener, limit=limit)
 
 
 def peer_of(connection: socket.socket) -> Peer:

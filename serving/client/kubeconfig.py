@@ -83,6 +83,15 @@ def contexts_of(environ: Mapping[str, str] = os.environ) -> list[str]:
     return list(_entries(_read(environ.get("KUBECONFIG") or DEFAULT_PATH), "contexts", "context"))
 
 
+def current_context(environ: Mapping[str, str] = os.environ) -> str:
+    """Return the name of kubectl's current context, from the first file that has one; empty for none.
+
+    Raises ClientError.
+    """
+    found = (content.get("current-context") for _, content in _read(environ.get("KUBECONFIG") or DEFAULT_PATH))
+    return next((str(name) for name in found if name), "")
+
+
 def _read(paths: str) -> list[tuple[Path, Entry]]:
     """Return (path, content) of each file that exists. Raises ClientError."""
     from clusters.net.strict_yaml import load_documents  # heavy; only clusters need it

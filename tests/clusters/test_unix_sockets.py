@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import stat
@@ -40,6 +41,20 @@ async def test_a_socket_at_a_long_path_is_reached_by_a_stream(deep: Path) -> Non
             server.sendall(b"hello\n")
         assert await reader.readline() == b"hello\n"
         writer.close()
+
+
+async def test_a_socket_at_a_long_path_is_served_and_stays_when_its_server_closes(deep: Path) -> None:
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(await reader.readline())
+        writer.close()
+
+    server = await unix_sockets.serve(unix_sockets.listen(deep), echo)
+    reader, writer = await unix_sockets.open_connection(deep)
+    writer.write(b"hello\n")
+    assert await reader.readline() == b"hello\n"
+    writer.close()
+    server.close()
+    assert deep.exists(), "a server that took over may listen there"
 
 
 def test_a_socket_takes_the_place_of_a_former_one_and_is_closed_to_others(deep: Path) -> None:

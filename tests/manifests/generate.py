@@ -1,4 +1,4 @@
-"""Makes what is generated in `manifests/` and `docs/`, and the one file for each overlay that `knodel install` applies.
+"""Makes what is generated in `manifests/`, `charts/` and `docs/`, and for each overlay the file of `knodel install`.
 
 `make manifests` runs this as `python -m tests.manifests.generate`; it needs kubectl for the overlays. Each rendered
 file tells in its head the digests of its sources and of its content, so that the everyday tests, which have no
@@ -11,11 +11,7 @@ import hashlib
 import json
 import subprocess
 import sys
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from clusters.base.objects import OWN_KINDS
 from serving.crds.admission import make_event_source_policies, make_policies
@@ -23,41 +19,35 @@ from serving.crds.definition import make_crd
 from serving.crds.documents import make_json_schema, make_reference
 from serving.install.bundle import OVERLAYS, rendered_path
 from tests.manifests.alerts import make_prometheus_rule, rule_groups
+from tests.manifests.argo_cd import make_argo_cd_settings
+from tests.manifests.chart.generate import write_chart
 from tests.manifests.dashboards import DASHBOARDS
+from tests.manifests.text import LiteralDumper, to_yaml
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 DOCS = MANIFESTS.parent / "docs"
 CRDS = MANIFESTS / "base" / "crds"
 ADMISSION = MANIFESTS / "base" / "admission"
 MONITORING = MANIFESTS / "components" / "monitoring"
-HEAD = "# Made by `make manifests` from {}: do not edit.\n"
+ARGO_CD = MANIFESTS / "components" / "argo-cd"
 TYPES, ALERTS = "serving/crds", "tests/manifests/alerts.py"
-WIDTH = 120
-
-
-class _Dumper(yaml.SafeDumper):
-    """Block style without aliases, as people write manifests."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
-def to_yaml(documents: Iterable[Any], source: str = TYPES) -> str:
-    """The text of a generated file."""
-    text = yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, width=WIDTH, allow_unicode=True)
-    return HEAD.format(source) + text
 
 
 def generated() -> dict[Path, str]:
     """Each file that the Python types alone decide, with its text."""
     return {
-        **{CRDS / f"{kind.plural}.yaml": to_yaml([make_crd(kind)]) for kind in OWN_KINDS},
+        **{CRDS / f"{kind.plural}.yaml": to_yaml([make_crd(kind)], TYPES) for kind in OWN_KINDS},
         DOCS / "reference.md": make_reference(),
         DOCS / "schema" / "knodel.json": json.dumps(make_json_schema(), indent=2, ensure_ascii=False) + "\n",
-        ADMISSION / "models.yaml": to_yaml(make_policies()),
-        ADMISSION / "event-sources.yaml": to_yaml(make_event_source_policies()),
+        ADMISSION / "models.yaml": to_yaml(make_policies(), TYPES),
+        ADMISSION / "event-sources.yaml": to_yaml(make_event_source_policies(), TYPES),
         MONITORING / "rules.yaml": to_yaml([rule_groups()], ALERTS),
         MONITORING / "prometheus-rule.yaml": to_yaml([make_prometheus_rule()], ALERTS),
+        ARGO_CD / "argocd-cm.yaml": to_yaml(
+            [make_argo_cd_settings((ARGO_CD / "health.lua").read_text())],
+            "manifests/components/argo-cd/health.lua",
+            LiteralDumper,
+        ),
         **{MONITORING / "dashboards" / f"{one.name}.json": one.to_json() for one in DASHBOARDS},
     }
 
@@ -107,6 +97,7 @@ def main() -> int:
             print(f"overlay {overlay}: {error.stderr.strip()}", file=sys.stderr)
             return 1
         rendered_path(overlay).write_text(head_of(overlay, body) + body)
+    write_chart()
     return 0
 
 

@@ -1,4 +1,4 @@
-"""`python -m tests.testbed build|up|down|status|images|restart|conformance`.
+"""`python -m tests.testbed build|tools|up|down|status|images|restart|conformance`.
 
 The exit code is 0, 1 when a step failed, 2 when the arguments are wrong, 3 when the machine lacks something, 130 when
 interrupted.
@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from tests.testbed import conformance, paths, versions
+from tests.testbed import builds, conformance, paths, versions
 from tests.testbed.errors import MachineLacks, TestbedError
 from tests.testbed.progress import Progress
 from tests.testbed.testbed import COMPONENTS, Testbed
@@ -45,6 +45,8 @@ def _run(asked: argparse.Namespace, testbed: Testbed, progress: Progress) -> int
         testbed.build(asked.optional)
         if asked.conformance:
             conformance.prepare(paths.standard(), progress)
+    elif asked.command == "tools":
+        progress("built" if builds.ensure(versions.TOOLS, paths.standard(), progress) else "nothing to do")
     elif asked.command == "up":
         changed = testbed.up(asked.optional, asked.knodel)
         progress("the testbed is up" if changed else "the testbed was up; nothing to do")
@@ -97,6 +99,7 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--conformance", action="store_true", help="with Knative's own tests and their images")
         if name == "up":
             command.add_argument("--knodel", action="store_true", help="with Knodel, installed from this checkout")
+    commands.add_parser("tools", help="build helm and actionlint, which tests of the release run")
     commands.add_parser("down", help="end and remove everything but the cache")
     commands.add_parser("status", help="which components run")
     commands.add_parser("images", help="make and import our images anew, restart what uses them")

@@ -9,7 +9,9 @@ import pytest
 from tests.testbed import versions
 from tests.testbed.errors import TestbedError
 
-MODULES = {module.name: module for module in (*versions.BASE, *versions.OPTIONAL, versions.CONFORMANCE)}
+MODULES = {
+    module.name: module for module in (*versions.BASE, *versions.OPTIONAL, *versions.TOOLS, versions.CONFORMANCE)
+}
 
 
 def test_the_pinned_releases_are_the_ones_that_knodel_is_seen_on() -> None:
@@ -22,6 +24,12 @@ def test_the_pinned_releases_are_the_ones_that_knodel_is_seen_on() -> None:
 def test_kubernetes_is_told_its_version_and_the_others_are_not() -> None:
     assert "-X k8s.io/component-base/version.gitVersion=v1.35.4" in MODULES["kubernetes"].link_flags
     assert MODULES["serving"].link_flags == "-s -w"
+
+
+def test_helm_is_told_its_version_and_the_kubernetes_of_its_client() -> None:
+    flags = MODULES["helm"].link_flags
+    assert f"version.version={MODULES['helm'].version}" in flags
+    assert "chartutil.k8sVersionMajor=1" in flags and "chartutil.k8sVersionMinor=34" in flags
 
 
 def test_all_staging_modules_are_of_the_release_of_kubernetes() -> None:

@@ -34,7 +34,13 @@ class Module:
 
     @property
     def link_flags(self) -> str:
-        """Flags of the linker: no symbols; Kubernetes also gets its version, without which Knative refuses it."""
+        """Flags of the linker: no symbols; Kubernetes also gets its version, without which Knative refuses it.
+
+        Helm gets its own, and that of the Kubernetes which it assumes without a cluster, as in its releases.
+        """
+        if self.name == "helm":
+            client = required("k8s.io/client-go", (self.folder / "go.mod").read_text())
+            return " ".join(["-s -w", *_helm_version(self.version, client)])
         return " ".join(["-s -w", *(_kubernetes_version(self.version) if self.name == "kubernetes" else [])])
 
 
@@ -50,6 +56,15 @@ def _kubernetes_version(version: str) -> list[str]:
     major, minor, _ = version.removeprefix("v").split(".", 2)
     values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
     return [f"-X {_VERSION_PACKAGE}.{name}={value}" for name, value in values.items()]
+
+
+def _helm_version(version: str, client: str) -> list[str]:
+    _, minor, _ = client.split(".", 2)  # v0.34.1 is the client of Kubernetes 1.34
+    assumed = {"k8sVersionMajor": "1", "k8sVersionMinor": minor}
+    return [
+        f"-X helm.sh/helm/v3/internal/version.version={version}",
+        *(f"-X helm.sh/helm/v3/pkg/chartutil.{name}={value}" for name, value in assumed.items()),
+    ]
 
 
 def _commands(prefix: str, *names: str) -> dict[str, str]:
@@ -118,6 +133,13 @@ DRA: Final = Module(
 )
 OPTIONAL: Final = (EVENTING, KUBERAY, VOLCANO, KWOK, DRA)
 """Modules that the testbed runs on request. Tests start the programs of KWOK and DRA themselves."""
+
+HELM: Final = Module("helm", {"helm": "helm.sh/helm/v3/cmd/helm"}, "helm.sh/helm/v3")
+ACTIONLINT: Final = Module(
+    "actionlint", {"actionlint": "github.com/rhysd/actionlint/cmd/actionlint"}, "github.com/rhysd/actionlint"
+)
+TOOLS: Final = (HELM, ACTIONLINT)
+"""Programs that tests of the release run; no part of the testbed."""
 
 _TEST_IMAGES: Final = (
     "autoscale",

@@ -25,6 +25,7 @@ from clusters.embedded.activator.wire import (
     loads_to_wire,
     target_from_wire,
 )
+from clusters.net import unix_sockets
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +101,7 @@ class ControlServer:
 
     async def start(self, sock: socket.socket) -> None:
         """Accept connections on a socket of `unix_sockets.listen`."""
-        self._server = await asyncio.start_unix_server(self._serve, sock=sock, limit=LINE_LIMIT)
+        self._server = await unix_sockets.serve(sock, self._serve, LINE_LIMIT)
 
     def close(self) -> None:
         """Stop listening and close all connections."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from clusters.base.objects import Object, condition_of, name_of
 from serving.cli.doctor.findings import Finding, ProbeResponse
+from serving.cli.versions import UNKNOWN, component_versions, warnings
 from serving.client.installed import READER
 from serving.makers.knative_flags import Flag
 from serving.types.settings.settings import GatewaySettings
@@ -92,18 +93,17 @@ def check_deployments(check: str, namespace: str, found: Sequence[Object] | Unre
 
 
 def check_version(deployments: Sequence[Object], ours: str) -> Finding:
-    """Check that the installed controllers have the version of the command, by the tags of their images.
+    """Check that the command supports the installed controllers, and that they have one version (docs/releases.md).
 
     Images by digest have no version.
     """
-    containers = [one for deployment in deployments for one in deployment["spec"]["template"]["spec"]["containers"]]
-    names = [str(one.get("image", "")).rpartition("/")[2].partition("@")[0] for one in containers]
-    tags = {name.partition(":")[2] for name in names if ":" in name}
-    others = sorted(tags - {ours})
-    if others:
-        message = f"this command has version {ours}, the cluster {', '.join(others)}"
-        return Finding("version", False, message, "use the command of the cluster's version, or install this one there")
-    return Finding("version", True, f"{ours} here and there" if tags else f"{ours} here; the images have only digests")
+    versions = component_versions(deployments)
+    if found := warnings(ours, versions):
+        return Finding(
+            "version", False, "; ".join(found), "use the command of the cluster's version, or install this one there"
+        )
+    known = sorted(set(versions.values()) - {UNKNOWN})
+    return Finding("version", True, f"{ours} here, {', '.join(known) or 'images with only digests'} there")
 
 
 def check_flags(flags: Sequence[Flag], configs: Mapping[str, Mapping[str, str] | Unreadable]) -> list[Finding]:

@@ -134,7 +134,7 @@ def test_a_cluster_on_which_all_is_well_has_no_problem(knodel: Knodel, lab: Lab,
         (
             lambda lab: lab.deployments.update({"knodel-system": [deployment("knodel-controller", image="x/y:9.9")]}),
             "version",
-            "the cluster 9.9",
+            "version 9.9, more than one minor version",
         ),
         (
             lambda lab: lab.features.pop("tag-header-based-routing"),

@@ -220,6 +220,6 @@ def test_every_verb_is_tested_here_or_in_tests_of_its_own() -> None:
     }  # fmt: skip
 
     assert set(VERBS) - seen == {
-        "up", "down", "dev", "init", "serve", "completion", "install", "uninstall", "env", "events", "gpus",
+        "up", "down", "dev", "init", "serve", "completion", "install", "uninstall", "env", "events", "gpus", "version",
         "import",
     }  # fmt: skip

@@ -30,7 +30,7 @@ from tests.serving.cli.conftest import COMMANDS, Knodel, check
 CLUSTER = {"install", "uninstall"}
 """Verbs that act only on a cluster."""
 WITHOUT_PLATFORM = {"dev", "init", "serve", "completion", "env list", "env remove", "env use"}
-WITHOUT_NAMESPACE = {*CLUSTER, *WITHOUT_PLATFORM, "up", "down", "namespace", "config"}
+WITHOUT_NAMESPACE = {*CLUSTER, *WITHOUT_PLATFORM, "up", "down", "namespace", "config", "version"}
 WITHOUT_FORMAT = {
     *WITHOUT_PLATFORM - {"env list"}, "env add", "chat", "delete", "diff", "logs", "predict", "pool delete",
     "events deny",

@@ -1,0 +1,1 @@
+"""Releases: reproducible distributions, checks in clean environments, and the files that a release publishes."""
