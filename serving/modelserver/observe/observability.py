@@ -83,7 +83,7 @@ class Observability:
         if self._tracing is not None:
             from serving.modelserver.observe.tracing import TracingMiddleware
 
-            app = TracingMiddleware(app, self._tracing)
+            app = TracingMiddleware(app, self._tracing, lambda: self.metrics.serves_own_paths, self._monotonic)
         return ObservabilityMiddleware(app, self.metrics, self._access_log, self._monotonic, self.token)
 
     def inference(

@@ -28,7 +28,7 @@ from serving.modelserver.connections.sockets import Sockets, bind
 from serving.modelserver.observe.middleware import protocol_of
 from serving.modelserver.observe.tracing import Tracing, TracingMiddleware, span_name
 from serving.modelserver.server import ModelServer
-from tests.serving.modelserver.client import HOST, Answer, tensor
+from tests.serving.modelserver.client import HOST, Answer, request, tensor
 from tests.serving.modelserver.collector import Collector, collecting
 from tests.serving.modelserver.conftest import NAME, REVISION, Running
 from tests.support import models
@@ -51,11 +51,11 @@ async def traced(tmp_path: Path, collector: Collector, monkeypatch: pytest.Monke
     """Start a server that sends traces to the collector, or to the URL `to`."""
     started: list[ModelServer] = []
 
-    async def start(model: bytes, *options: str, to: str = "") -> Running:
+    async def start(model: bytes, *options: str, to: str = "", **more: str) -> Running:
         monkeypatch.setenv(ENDPOINT, to or collector.url)
         path = tmp_path / "model.onnx"
         path.write_bytes(model)
-        environ = {"K_REVISION": REVISION, "HOST": HOST, ENDPOINT: to or collector.url}
+        environ = {"K_REVISION": REVISION, "HOST": HOST, ENDPOINT: to or collector.url, **more}
         given = parse_options(["--name", NAME, "--storage-uri", path.as_uri(), *options], environ)
         sockets = Sockets(bind(HOST, 0, "PORT"), bind(HOST, 0, "MANAGEMENT_PORT"))
         server = ModelServer(given, sockets, ServerLimits())
@@ -167,7 +167,34 @@ async def test_requests_that_share_an_inference_have_spans_of_their_own(traced: 
                 for span in scope.spans:
                     names.setdefault(span.trace_id.hex(), []).append(span.name)
     assert sorted(names) == [digit * 32 for digit in "123"]
-    assert all(sorted(found) == sorted([REQUEST, "queue", "inference"]) for found in names.values())
+    assert all(sorted(found) == sorted([REQUEST, "queue", "batch", "inference"]) for found in names.values())
+
+
+async def test_a_batch_has_its_size_and_ends_the_wait_for_it(traced: Trace, collector: Collector) -> None:
+    running = await traced(models.slow(), "--max-batch-size", "4")
+    assert (await call(running)).status == 200
+    found = await spans(running, collector)
+    assert attributes(found["inference"]) == {"knodel.batch.size": 1}
+    ends = [found[name].end_time_unix_nano for name in ("queue", "batch", "inference", REQUEST)]
+    assert ends == sorted(ends)
+    assert {found[name].parent_span_id for name in ("queue", "batch", "inference")} == {found[REQUEST].span_id}
+
+
+async def test_a_body_that_comes_after_its_head_is_a_span(traced: Trace, collector: Collector) -> None:
+    running = await traced(models.double())
+    caller = await running.connect()
+    body = json.dumps({"inputs": [tensor([1.0])]}).encode()
+    whole = request("POST", "/v2/models/m/infer", body, traceparent=PARENT)
+    await caller.send(whole[: -len(body)])
+    await asyncio.sleep(0.05)
+    await caller.send(body)
+    assert (await caller.answer()).status == 200
+    caller.close()
+    found = await spans(running, collector)
+    received, whole_span = found["receive"], found[REQUEST]
+    assert received.parent_span_id == whole_span.span_id
+    assert received.start_time_unix_nano >= whole_span.start_time_unix_nano - 1_000_000
+    assert received.end_time_unix_nano - received.start_time_unix_nano > 20_000_000
 
 
 async def test_a_request_without_a_trace_gets_one_and_the_access_log_names_it(
