@@ -55,7 +55,13 @@ from clusters.embedded.workloads import Workloads
 from clusters.gateway.token import ACTIVATOR, GatewayTokens
 from clusters.net.ssrf import LOOPBACK_HOSTS
 from clusters.runtime.informer import Informers
-from clusters.runtime.manager.metrics import controller_families, informer_families, process_families, render
+from clusters.runtime.manager.metrics import (
+    Family,
+    Histogram,
+    controller_families,
+    informer_families,
+    process_families,
+)
 from eventing.auth.issuers import Discovery
 from eventing.webhook.webhook import make_webhook
 from serving.control_api.app import ControlApi
@@ -281,22 +287,20 @@ class Platform:
             version=VERSION,
             ready=self.ready.is_set,
             trouble=self._store.write_error,
-            metrics=self._metrics_page,
+            metrics=self._families,
             targets=lambda: scrape_targets(self._informers[POD]),
         )
 
-    def _metrics_page(self) -> str:
+    def _families(self) -> list[Family | Histogram]:
         """Return the metrics of all controllers of this process, of their objects, and of the webhook."""
-        return render(
-            [
-                *controller_families((*self._controllers.queues, *self._autoscaler.controllers)),
-                *informer_families(self._informers),
-                *self._autoscaler.families(),
-                *self._objects.families(),
-                *self._webhook.families(),
-                *process_families(),
-            ]
-        )
+        return [
+            *controller_families((*self._controllers.queues, *self._autoscaler.controllers)),
+            *informer_families(self._informers),
+            *self._autoscaler.families(),
+            *self._objects.families(),
+            *self._webhook.families(),
+            *process_families(),
+        ]
 
     def _announce(self) -> None:
         own = identify(os.getpid())

@@ -25,7 +25,7 @@ from clusters.runtime.manager.config_file import ConfigFile
 from clusters.runtime.manager.http import HttpListener, HttpRequest, HttpResponse
 from clusters.runtime.manager.logs import configure_logs
 from clusters.runtime.manager.manager import Component, Manager
-from clusters.runtime.manager.metrics import CONTENT_TYPE, Family, Histogram, process_families, render
+from clusters.runtime.manager.metrics import Family, Histogram, page_of, process_families
 from clusters.runtime.manager.options import NO_FILES, InvalidOptions, Options, parse_options
 
 log = logging.getLogger(__name__)
@@ -164,4 +164,5 @@ class Listeners:
             return HttpResponse(HTTPStatus.NOT_FOUND, "not found: the path is /metrics\n")
         if request.method not in ("GET", "HEAD"):
             return HttpResponse(HTTPStatus.METHOD_NOT_ALLOWED, headers={"Allow": "GET, HEAD"})
-        return HttpResponse(HTTPStatus.OK, render([*self._families(), *process_families()]), CONTENT_TYPE)
+        text, content_type = page_of([*self._families(), *process_families()], request.accept)
+        return HttpResponse(HTTPStatus.OK, text, content_type)

@@ -58,13 +58,15 @@ class Observability:
         self._monotonic = monotonic
         self._access_log = AccessLog(options.access_log, out, random) if options.access_log else None
         self._tracing = _make_tracing() if options.tracing else None
+        if self._tracing is not None:
+            self.metrics.current_trace = self._tracing.sampled_id
         self._payloads: PayloadLog | None = None
         if options.payload_log:
             from serving.modelserver.observe.payload_log import PayloadLog
             from serving.modelserver.observe.payload_sender import PayloadSender
 
             self._payloads = PayloadLog(options.payload_log, PayloadSender(options.payload_log.target), random)
-        self.page = MetricsPage(self.metrics, stats, self._families).text
+        self.families = MetricsPage(self.metrics, stats, self._families).families
         self.response_stats = ResponseStats(self.metrics, stats).to_json
 
     def assign(self, model: str, revision: str) -> None:

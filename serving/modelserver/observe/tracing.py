@@ -99,6 +99,11 @@ class Tracing:
         """Return the id of the current trace, "" without one."""
         return trace_id(get_current_span())
 
+    def sampled_id(self) -> str:
+        """Return the id of the current trace if its spans are sent, else an empty string."""
+        span = get_current_span()
+        return trace_id(span) if span.is_recording() else ""
+
     def record_received(self, span: Span, began: int, received: int) -> None:
         """Add the child span of a request until its body is complete; times in nanoseconds since 1970."""
         if self._tracer is not None and span.is_recording():

@@ -31,6 +31,7 @@ from clusters.embedded.store.lock import FolderLock
 from clusters.embedded.store.secrets import validate_secret
 from clusters.embedded.store.store import Store
 from clusters.net import unix_sockets
+from clusters.net.exposition import Family, Histogram
 from clusters.runtime.informer import Informer
 from eventing.objects.model_event import validate_model_event
 from eventing.webhook.webhook import make_webhook
@@ -145,7 +146,7 @@ class Served:
 
     def __init__(self, cluster: EmbeddedCluster, run: Knodel) -> None:
         self.cluster = cluster
-        self.metrics = ""
+        self.metrics: list[Family | Histogram] = []
         self._run = run
 
     async def knodel(self, *arguments: str, stdin: str = "") -> Done:

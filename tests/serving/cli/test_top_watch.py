@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from autoscaler.metrics.revision_page import RevisionView, revision_families
 from autoscaler.usage.meter import Spent
-from clusters.base.objects import ANNOTATION_PORTS, MODEL, POD, timestamp
+from clusters.base.objects import ANNOTATION_PORTS, MODEL, POD, Key, timestamp
 from serving.cli.verbs.models.top_watch import decision_of
 from tests.serving.cli.conftest import Config, Served, check
 from tests.serving.cli.kube import FakeApi, Reply
@@ -89,7 +90,8 @@ async def two(served: Served, replica: Replica) -> AsyncIterator[Served]:
     )
     await served.set_status("iris", {"replicas": {"desired": 2, "ready": 1}, "decisions": [decision()]})
     await add_autoscaler(served, "asleep-00001", "asleep", Spent())
-    served.metrics = 'knodel_revision_queued_requests{namespace="default",revision="asleep-00001"} 7\n'
+    waiting = RevisionView(Key("default", "asleep-00001"), desired=1, current=0, ready=0, slots_in_use=7.0, queued=7)
+    served.metrics = [*revision_families([waiting])]
     yield served
 
 

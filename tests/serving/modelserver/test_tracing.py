@@ -17,6 +17,7 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import Span, StatusCode
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from starlette.types import Message, Receive, Scope, Send
 
 from serving.modelserver.base.errors import BadOptions
@@ -28,7 +29,8 @@ from serving.modelserver.connections.sockets import Sockets, bind
 from serving.modelserver.observe.middleware import protocol_of
 from serving.modelserver.observe.tracing import Tracing, TracingMiddleware, span_name
 from serving.modelserver.server import ModelServer
-from tests.serving.modelserver.client import HOST, Answer, request, tensor
+from tests.serving.modelserver.client import HOST, Answer, ask, tensor
+from tests.serving.modelserver.client import request as http_request
 from tests.serving.modelserver.collector import Collector, collecting
 from tests.serving.modelserver.conftest import NAME, REVISION, Running
 from tests.support import models
@@ -184,7 +186,7 @@ async def test_a_body_that_comes_after_its_head_is_a_span(traced: Trace, collect
     running = await traced(models.double())
     caller = await running.connect()
     body = json.dumps({"inputs": [tensor([1.0])]}).encode()
-    whole = request("POST", "/v2/models/m/infer", body, traceparent=PARENT)
+    whole = http_request("POST", "/v2/models/m/infer", body, traceparent=PARENT)
     await caller.send(whole[: -len(body)])
     await asyncio.sleep(0.05)
     await caller.send(body)
@@ -318,3 +320,32 @@ async def test_what_is_off_is_not_imported() -> None:
 )
 def test_spans_of_openais_paths_have_few_names(path: str, name: str) -> None:
     assert span_name(protocol_of("POST", path), path) == name
+
+
+async def exemplars(running: Running) -> dict[str, list[str]]:
+    """Return the traces in the exemplars of the latency of requests, by protocol, in the order of the buckets."""
+    page = await ask(running.management_port, http_request("GET", "/metrics", accept="application/openmetrics-text"))
+    assert page.headers["content-type"].startswith("application/openmetrics-text; version=1.0.0")
+    found: dict[str, list[str]] = {}
+    for family in text_string_to_metric_families(page.body.decode()):  # type: ignore[no-untyped-call]
+        for sample in family.samples:
+            if sample.exemplar is not None:
+                assert family.name == "knodel_request_duration_seconds"
+                assert sample.exemplar.value <= float(sample.labels["le"])
+                found.setdefault(sample.labels["protocol"], []).append(sample.exemplar.labels["trace_id"])
+    return found
+
+
+async def test_the_latency_of_requests_has_the_newest_sampled_trace_as_its_exemplar(
+    traced: Trace, collector: Collector
+) -> None:
+    running = await traced(models.double())
+    await running.get("/v2/health/ready", traceparent=PARENT)
+    await call(running, PARENT[:-2] + "00")
+    assert await exemplars(running) == {}
+    for digit in "12":
+        await call(running, f"00-{digit * 32}-{'b' * 16}-01")
+    found = await exemplars(running)
+    assert "2" * 32 in found["v2"] and set(found) == {"v2"}
+    plain = (await ask(running.management_port, http_request("GET", "/metrics"))).body.decode()
+    assert "trace_id" not in plain
