@@ -43,9 +43,10 @@ class Family(msgspec.Struct, frozen=True):
 
 
 class Exemplar(msgspec.Struct, frozen=True):
-    """One observation of a bucket, with the trace of its request; `at` in seconds since 1970."""
+    """One observation of a bucket, with the ids of its request's trace and span; `at` in seconds since 1970."""
 
     trace_id: str
+    span_id: str
     value: float
     at: float
 
@@ -141,7 +142,8 @@ def _head(name: str, type: str, help: str) -> tuple[str, str]:
 
 
 def _exemplar(exemplar: Exemplar) -> str:
-    return f'# {{trace_id="{exemplar.trace_id}"}} {exemplar.value:.17g} {exemplar.at:.3f}'
+    ids = f'trace_id="{exemplar.trace_id}",span_id="{exemplar.span_id}"'
+    return f"# {{{ids}}} {exemplar.value:.17g} {exemplar.at:.3f}"
 
 
 def _sample(name: str, labels: Labels, value: float) -> str:

@@ -53,6 +53,7 @@ from clusters.embedded.store.lock import FolderLock
 from clusters.embedded.store.store import Store
 from clusters.embedded.workloads import Workloads
 from clusters.gateway.token import ACTIVATOR, GatewayTokens
+from clusters.net.otlp.starting import EXPORT_TIMEOUT, export_if_configured
 from clusters.net.ssrf import LOOPBACK_HOSTS
 from clusters.runtime.informer import Informers
 from clusters.runtime.manager.metrics import (
@@ -101,6 +102,8 @@ WRITABLE = frozenset({CONFIG_MAP, EVENT_SOURCE, MODEL, MODEL_EVENT, NAMESPACE, S
 """Kinds that callers of the control API may write: our own, Namespaces, Secrets of Models and EventSources, and
 ConfigMaps, which the platform stores but does not use."""
 
+SERVICE = "knodel"
+"""Name of the platform at a collector of metrics and traces."""
 HOME = "default"
 """The default namespace. Its models may run code, because the machine belongs to its user."""
 
@@ -162,9 +165,12 @@ class Platform:
                 await loops.until(self._settled())
                 freeze_loaded_objects()
                 loops.start(collect_rarely(self._clock))
+                export = export_if_configured(self._families, SERVICE)
                 self._announce()
                 await loops.until(stop.wait())
                 forget(self.state)
+                if export is not None:
+                    await asyncio.to_thread(export.close, EXPORT_TIMEOUT)
                 await self._end()
         finally:
             await self._controllers.close()

@@ -22,8 +22,8 @@ PROMETHEUS = (
     "text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
 )
 """The header `Accept` of Prometheus 2.42."""
-TRACE = "0af7651916cd43dd8448eb211c80319c"
-EXEMPLAR = Exemplar(TRACE, 0.4, 1_700_000_000.25)
+TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+EXEMPLAR = Exemplar(TRACE, SPAN, 0.4, 1_700_000_000.25)
 TRACED = Histogram("a_seconds", "Times.", (0.5, 2), (Buckets({}, (3, 0, 1), 9.25, (EXEMPLAR, None, None)),))
 
 
@@ -52,7 +52,7 @@ def test_openmetrics_has_exemplars_and_a_reader_of_it_understands_the_page() -> 
     }  # fmt: skip
     first, second, *_ = found["a_seconds"].samples
     assert first.labels == {"le": "0.5"} and second.exemplar is None
-    assert first.exemplar.labels == {"trace_id": TRACE}
+    assert first.exemplar.labels == {"trace_id": TRACE, "span_id": SPAN}
     assert (first.exemplar.value, float(first.exemplar.timestamp)) == (0.4, 1_700_000_000.25)
     assert found["b"].samples[0][:3] == ("b_total", {"x": 'q"\\\n'}, 3.0)
 

@@ -13,3 +13,12 @@ TRACEPARENT: Final[ContextVar[str]] = ContextVar("traceparent", default="")
 """The `traceparent` of the current span, empty without one."""
 HEADER: Final = b"traceparent"
 """Name of the header with it."""
+_TRACE, _SPAN, _FLAGS = slice(3, 35), slice(36, 52), slice(53, 55)
+_SAMPLED: Final = 1  # bit of the flags
+
+
+def sampled_ids(traceparent: str) -> tuple[str, str] | None:
+    """Return the trace and the span of a valid `traceparent` if they are sent to a collector, else None."""
+    if not traceparent or not int(traceparent[_FLAGS], 16) & _SAMPLED:
+        return None
+    return traceparent[_TRACE], traceparent[_SPAN]

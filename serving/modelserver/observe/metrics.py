@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from clusters.net.exposition import Buckets, Exemplar, Family, Histogram, process_families
+from serving.engines.base.trace_context import sampled_ids
 from serving.modelserver.base.latency import LATENCY_BOUNDS, LATENCY_EDGES, BucketCounter, by_bound
 from serving.modelserver.base.split import SplitStats
 from serving.modelserver.base.stats import StartupTimes, Stats
@@ -27,7 +28,7 @@ class RequestMetrics:
     Durations have finer buckets than the page, because `response_stats` reads the same counts. `split` counts the
     requests that the judge of a rollout counts. `latencies` are the times by which responses are judged, by protocol
     and status code, for protocols whose durations depend on the caller. `serves_own_paths` is whether the model itself
-    answers all paths. `current_trace` returns the id of the trace in progress if its spans are sent, else "".
+    answers all paths. `current_trace` returns the `traceparent` of the request in progress, "" if it is not traced.
     `monotonic` is the loop's time, `clock` the seconds since 1970.
     """
 
@@ -41,19 +42,20 @@ class RequestMetrics:
         self._durations: dict[str, dict[int, BucketCounter]] = {}
         self._batches = BucketCounter(BATCH_BOUNDS)
 
-    def observe(self, protocol: str, code: int, seconds: float, trace: str | None = None) -> None:
+    def observe(self, protocol: str, code: int, seconds: float, traceparent: str | None = None) -> None:
         """Count a response: its status code in `protocol`, and the seconds from request head to response end.
 
-        `trace` is as `current_trace`, which is called for None. The newest trace of each bucket is its exemplar.
+        `traceparent` is as `current_trace`, which is called for None. The newest request of each bucket whose spans are
+        sent is its exemplar.
         """
         try:
             self._durations[protocol][code].add(seconds)
         except KeyError:  # the first with this protocol and code
             made = self._durations.setdefault(protocol, {})[code] = BucketCounter(LATENCY_EDGES)
             made.add(seconds)
-        if found := self.current_trace() if trace is None else trace:
+        if ids := sampled_ids(self.current_trace() if traceparent is None else traceparent):
             kept = self._exemplars.setdefault(protocol, [None] * (len(LATENCY_BOUNDS) + 1))
-            kept[bisect_left(LATENCY_BOUNDS, seconds)] = Exemplar(found, seconds, self._clock())
+            kept[bisect_left(LATENCY_BOUNDS, seconds)] = Exemplar(*ids, seconds, self._clock())
 
     def observe_latency(self, protocol: str, code: int, seconds: float | None) -> None:
         """Count the time by which a response is judged in place of its duration; None if it has no known time."""

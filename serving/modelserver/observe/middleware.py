@@ -25,8 +25,7 @@ OTHER: Final = "other"
 """Health, metadata, and unknown paths."""
 TRACE_KEY: Final = "knodel.trace"
 PARENT_KEY: Final = "knodel.traceparent"
-SAMPLED_KEY: Final = "knodel.sampled"
-"""Keys of the scope of a traced request: its trace's id, the `traceparent` of children, whether its spans are sent."""
+"""Keys of the scope: the id of the request's trace, and the `traceparent` of its child spans, if it is traced."""
 RERANK_V2: Final = "/v2/rerank"
 """Cohere's path, the only one of its kind below /v2."""
 _FAILED: Final = 500  # the response when the application raises
@@ -81,7 +80,7 @@ class ObservabilityMiddleware:
             now = self._monotonic()
             seconds = now - start
             status = scope.get(BROKEN_KEY) or status or scope.get(REFUSED_KEY, ClientLeft.status)
-            self._metrics.observe(protocol, status, seconds, scope[TRACE_KEY] if scope.get(SAMPLED_KEY) else "")
+            self._metrics.observe(protocol, status, seconds, scope.get(PARENT_KEY, ""))
             if protocol == OPENAI or TOKENS_KEY in scope or protocol in self._metrics.latencies:
                 self._observe_latency(protocol, scope, status, seconds, now)
             if judged is not None:

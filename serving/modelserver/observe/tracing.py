@@ -19,14 +19,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 from opentelemetry import context
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, get_current_span, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from clusters.net.otlp.export import make_resource
 from clusters.net.server.errors import RECEIVED_KEY, REFUSED_KEY
 from serving.engines.base.engine import Cancellation
 from serving.engines.base.trace_context import HEADER, TRACEPARENT
@@ -44,7 +42,6 @@ from serving.modelserver.observe.middleware import (
     OTHER,
     PARENT_KEY,
     RERANK_V2,
-    SAMPLED_KEY,
     TRACE_KEY,
     V1,
     protocol_of,
@@ -77,9 +74,7 @@ class Tracing:
 
     def assign(self, model: str, revision: str) -> None:
         """Label spans with this model from now on. Resource attributes from the environment take precedence."""
-        configured = OTELResourceDetector().detect().attributes
-        resource = Resource.create({"service.name": model, "service.version": revision, **configured})
-        provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+        provider = TracerProvider(resource=make_resource(model, revision), shutdown_on_exit=False)
         provider.add_span_processor(self._processor)
         self._tracer = provider.get_tracer("knodel")
 
@@ -99,10 +94,9 @@ class Tracing:
         """Return the id of the current trace, "" without one."""
         return trace_id(get_current_span())
 
-    def sampled_id(self) -> str:
-        """Return the id of the current trace if its spans are sent, else an empty string."""
-        span = get_current_span()
-        return trace_id(span) if span.is_recording() else ""
+    def current_parent(self) -> str:
+        """Return the `traceparent` of the current span, "" without one."""
+        return parent_header(get_current_span())
 
     def record_received(self, span: Span, began: int, received: int) -> None:
         """Add the child span of a request until its body is complete; times in nanoseconds since 1970."""
@@ -209,11 +203,7 @@ class TracingMiddleware:
         with self._tracing.request_span(
             span_name(protocol, scope["path"]), context_headers(scope["headers"]), attributes
         ) as span:
-            scope[TRACE_KEY], scope[PARENT_KEY], scope[SAMPLED_KEY] = (
-                trace_id(span),
-                parent_header(span),
-                span.is_recording(),
-            )
+            scope[TRACE_KEY], scope[PARENT_KEY] = trace_id(span), parent_header(span)
             try:
                 await self._app(scope, receive, _send_traced(scope[PARENT_KEY], span, send))
             except Exception:
@@ -257,11 +247,6 @@ class TracedInference(Inference):
         with self._tracing.trace_batched(prepare) as (traced, started):
             request = msgspec.structs.replace(request, on_batch=started)
             return await super().run_batched(batcher, model, traced, size, request)
-
-
-def make_exporter() -> SpanProcessor:
-    """Return an exporter to the collector that the environment configures. Raises ValueError."""
-    return BatchSpanProcessor(OTLPSpanExporter())
 
 
 def span_name(protocol: str, path: str) -> str:

@@ -22,7 +22,6 @@ from starlette.types import Message, Receive, Scope, Send
 
 from serving.modelserver.base.errors import BadOptions
 from serving.modelserver.base.limits import ServerLimits
-from serving.modelserver.base.observability_options import wants_tracing
 from serving.modelserver.base.options import parse_options
 from serving.modelserver.base.responses import BROKEN_KEY
 from serving.modelserver.connections.sockets import Sockets, bind
@@ -40,6 +39,7 @@ PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
 REQUEST = "POST /v2/models/{name}/infer"
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
+NO_METRICS = {"OTEL_METRICS_EXPORTER": "none"}
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ async def traced(tmp_path: Path, collector: Collector, monkeypatch: pytest.Monke
         monkeypatch.setenv(ENDPOINT, to or collector.url)
         path = tmp_path / "model.onnx"
         path.write_bytes(model)
-        environ = {"K_REVISION": REVISION, "HOST": HOST, ENDPOINT: to or collector.url, **more}
+        environ = {"K_REVISION": REVISION, "HOST": HOST, ENDPOINT: to or collector.url, **NO_METRICS, **more}
         given = parse_options(["--name", NAME, "--storage-uri", path.as_uri(), *options], environ)
         sockets = Sockets(bind(HOST, 0, "PORT"), bind(HOST, 0, "MANAGEMENT_PORT"))
         server = ModelServer(given, sockets, ServerLimits())
@@ -266,7 +266,7 @@ async def test_a_collector_that_is_not_there_keeps_no_server_from_ending(
         exporter.append(OTLPSpanExporter())
         return exporter[-1]
 
-    monkeypatch.setattr("serving.modelserver.observe.tracing.OTLPSpanExporter", made)
+    monkeypatch.setattr("clusters.net.otlp.export.OTLPSpanExporter", made)
     running = await traced(models.double(), to="http://127.0.0.1:9")
     assert (await call(running)).status == 200
     async with asyncio.timeout(2):
@@ -275,24 +275,10 @@ async def test_a_collector_that_is_not_there_keeps_no_server_from_ending(
         one.shutdown()  # type: ignore[no-untyped-call]
 
 
-@pytest.mark.parametrize(
-    ("environ", "wanted"),
-    [
-        ({}, False),
-        ({ENDPOINT: "http://collector:4318"}, True),
-        ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://collector:4318/v1/traces"}, True),
-        ({ENDPOINT: ""}, False),
-        ({ENDPOINT: "http://collector:4318", "OTEL_SDK_DISABLED": "true"}, False),
-        ({ENDPOINT: "http://collector:4318", "OTEL_TRACES_EXPORTER": "none"}, False),
-    ],
-)
-def test_traces_are_on_where_the_environment_names_a_collector(environ: dict[str, str], wanted: bool) -> None:
-    assert wants_tracing(environ) is wanted
-
-
 def test_a_protocol_that_is_not_spoken_is_refused() -> None:
+    environ = {ENDPOINT: "http://collector:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
     with pytest.raises(BadOptions, match="OTEL_EXPORTER_OTLP_PROTOCOL='grpc'"):
-        wants_tracing({ENDPOINT: "http://collector:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"})
+        parse_options(["--name", NAME, "--storage-uri", "file:///m.onnx"], environ)
 
 
 async def test_what_is_off_is_not_imported() -> None:
@@ -333,6 +319,7 @@ async def exemplars(running: Running) -> dict[str, list[str]]:
                 assert family.name == "knodel_request_duration_seconds"
                 assert sample.exemplar.value <= float(sample.labels["le"])
                 found.setdefault(sample.labels["protocol"], []).append(sample.exemplar.labels["trace_id"])
+                assert len(sample.exemplar.labels["span_id"]) == 16
     return found
 
 
