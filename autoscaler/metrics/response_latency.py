@@ -44,6 +44,8 @@ _Bucket = Annotated[int, msgspec.Meta(ge=LEAST, le=MOST)]
 class _Page(msgspec.Struct):
     process: _Name
     latency: dict[_Bucket, _Total]
+    requests: _Total = 0
+    errors: _Total = 0
 
 
 _DECODER = msgspec.json.Decoder(_Page)
@@ -51,10 +53,12 @@ _DECODER = msgspec.json.Decoder(_Page)
 
 @dataclass(frozen=True, slots=True)
 class LatencyTotals:
-    """Totals of one process: responses by bucket."""
+    """Totals of one process: responses by bucket, and requests with those of them that failed."""
 
     process: str
     latency: Mapping[int, int]
+    requests: int = 0
+    errors: int = 0
 
 
 class LatencySource(Protocol):
@@ -71,7 +75,7 @@ def parse_latency_totals(body: bytes) -> LatencyTotals:
         page = _DECODER.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadSample(f"/stats/answers did not answer with totals: {error}") from error
-    return LatencyTotals(page.process, page.latency)
+    return LatencyTotals(page.process, page.latency, page.requests, page.errors)
 
 
 def upper_edge(bucket: int) -> float:

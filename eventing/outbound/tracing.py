@@ -9,13 +9,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from clusters.net.otlp.export import make_resource
 from eventing.outbound.spans import Span
 
 SERVICE: Final = "knodel"
@@ -27,10 +25,7 @@ class OtelSpans:
     """`spans.Spans` over the SDK; passes spans to `processor`."""
 
     def __init__(self, processor: SpanProcessor) -> None:
-        configured = OTELResourceDetector().detect().attributes
-        self._provider = TracerProvider(
-            resource=Resource.create({"service.name": SERVICE, **configured}), shutdown_on_exit=False
-        )
+        self._provider = TracerProvider(resource=make_resource(SERVICE), shutdown_on_exit=False)
         self._provider.add_span_processor(processor)
         self._tracer = self._provider.get_tracer(SERVICE)
 
@@ -49,11 +44,6 @@ class OtelSpans:
     def close(self) -> None:
         """Send the remaining spans; blocks at most as long as the collector does."""
         self._provider.shutdown()
-
-
-def otlp_processor() -> SpanProcessor:
-    """Return a processor that sends spans to the collector named in the environment."""
-    return BatchSpanProcessor(OTLPSpanExporter())
 
 
 def _nanoseconds(at: datetime) -> int:

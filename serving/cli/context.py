@@ -170,12 +170,12 @@ def timeout_option(default: str, help: str = "Maximum time to wait.") -> Callabl
     return click.option("--timeout", metavar="DURATION", default=default, show_default=True, help=help)
 
 
-def parse_timeout(text: str) -> float:
-    """Return the seconds of a duration such as `300s` or `5m`. Raises UsageError."""
+def parse_timeout(text: str, option: str = "--timeout") -> float:
+    """Return the seconds of the duration of an option, such as `300s` or `5m`. Raises UsageError."""
     try:
         return parse_duration(text)
     except ValueError as error:
-        raise UsageError(f"--timeout {text!r}: {error}") from error
+        raise UsageError(f"{option} {text!r}: {error}") from error
 
 
 @contextmanager

@@ -34,7 +34,7 @@ SECTIONS = {
         "predict": "Send an inference request to a model.",
         "chat": "Chat with a language model.",
         "bench": "Put load on a model and print percentiles by version.",
-        "top": "Show the cost of each model's replicas.",
+        "top": "Show the cost of each model's replicas, or their load (--watch).",
         "explain": "Explain the number of replicas and the traffic of a model.",
         "render": "Print the objects that Knodel would apply.",
         "diff": "Show what deploying a file would change.",

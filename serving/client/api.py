@@ -106,6 +106,13 @@ class ApiCalls:
         """Return the JSON object at a path outside the resources, such as `/version`."""
         return (yield from self._call("GET", path))
 
+    def page(self, path: str, timeout: float) -> Call[bytes]:
+        """Return the content of a path, such as a page of a Pod through the API server, within `timeout` seconds."""
+        headers = yield from self._headers()
+        answer = yield from exchange(HttpRequest(self.server.endpoint, "GET", path, headers, timeout=timeout))
+        raise_failure(answer, self.server, path)
+        return answer.content
+
     def watch(
         self, kind: Kind, namespace: str | None, name: str, version: str, timeout: float
     ) -> Items[tuple[str, Object]]:

@@ -17,7 +17,7 @@ from clusters.base.api import Cluster
 from clusters.base.clock import Clock
 from clusters.base.errors import KnodelError, NotFound
 from clusters.base.objects import POD, Kind, Object
-from clusters.net.exposition import CONTENT_TYPE
+from clusters.net.exposition import Families, page_of
 from serving.control_api import discovery
 from serving.control_api.audit import Audit
 from serving.control_api.guard import Guard, refuse_repeated
@@ -68,13 +68,13 @@ class ControlApi:
         version: str,
         ready: Callable[[], bool],
         trouble: Callable[[], Awaitable[str]] | None = None,
-        metrics: Callable[[], str] = str,
+        metrics: Callable[[], Families] = tuple,
         targets: Callable[[], Sequence[Object]] = tuple,
     ) -> None:
         """Serve `kinds` of `cluster`. `trouble` returns why writes fail now, or an empty string.
 
-        `metrics` returns the platform's page for Prometheus, `targets` the addresses of the model servers for its
-        HTTP service discovery.
+        `metrics` returns the metrics of the platform's page for Prometheus, `targets` the addresses of the model
+        servers for its HTTP service discovery.
         """
         self._cluster = cluster
         self._kinds = kinds
@@ -129,8 +129,9 @@ class ControlApi:
     async def _show_version(self, _request: Request) -> Response:
         return _json(discovery.version_info(self._version))
 
-    async def _show_metrics(self, _request: Request) -> Response:
-        return Response(self._metrics(), headers={"Content-Type": CONTENT_TYPE})
+    async def _show_metrics(self, request: Request) -> Response:
+        text, content_type = page_of(self._metrics(), request.headers.get("accept", ""))
+        return Response(text, headers={"Content-Type": content_type})
 
     def _discover(self, make: Callable[[], Any]) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(_request: Request) -> Response:

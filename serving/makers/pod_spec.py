@@ -290,6 +290,12 @@ def _container(arguments: list[str], resources: Resources, mounts: Sequence[Moun
     environment = {mount.variable: mount.path for mount in mounts if mount.variable}
     if server.allow_hosts:
         environment[ALLOW_HOSTS] = server.allow_hosts
+    if server.otlp_endpoint:
+        environment |= {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": server.otlp_endpoint,
+            "OTEL_TRACES_SAMPLER": "parentbased_traceidratio",
+            "OTEL_TRACES_SAMPLER_ARG": f"{server.trace_percent / 100:g}",
+        }
     if environment:
         container["env"] = [{"name": name, "value": value} for name, value in environment.items()]
     return container

@@ -108,7 +108,7 @@ class ModelServer:
         models = self._models = make_models(context)
         repository = RepositoryRoutes(models, BearerToken(options.token_sha256), is_open=options.pool is None)
         management = make_management_app(
-            self.stats, observability.response_stats, observability.page, models.lifecycle, repository,
+            self.stats, observability.response_stats, observability.families, models.lifecycle, repository,
             models.confirmation,
         )  # fmt: skip
         self._ports = Ports(

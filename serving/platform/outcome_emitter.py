@@ -10,6 +10,7 @@ from typing import cast
 from clusters.base.api import Cluster
 from clusters.base.clock import Clock
 from clusters.base.distribution import install_command
+from clusters.net.otlp.environment import InvalidTelemetry, wants
 from clusters.runtime.informer import Informers
 from clusters.runtime.recorder import Recorder
 from eventing.controller.controller import COMPONENT
@@ -21,9 +22,6 @@ from serving.reconciler.rollout.outcomes import final_entries
 from serving.types.settings.settings import EventSettings
 
 log = logging.getLogger(__name__)
-
-COLLECTORS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-"""Environment variables of the OpenTelemetry SDK that name a collector."""
 
 
 def make_emitter(
@@ -48,11 +46,16 @@ def make_emitter(
 
 def make_spans(environ: Mapping[str, str]) -> Spans | None:
     """Return spans for the collector that the environment names, or None without a collector or the SDK."""
-    if not any(environ.get(name) for name in COLLECTORS) or environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
+    try:
+        if not wants("traces", environ):
+            return None
+    except InvalidTelemetry as error:
+        log.warning("events are not traced: %s", error)
         return None
     try:
-        from eventing.outbound.tracing import OtelSpans, otlp_processor
+        from clusters.net.otlp.export import span_processor
+        from eventing.outbound.tracing import OtelSpans
     except ImportError as error:
         log.warning("events are not traced (%s): %s", error, install_command("knodel[tracing]"))
         return None
-    return OtelSpans(otlp_processor())
+    return OtelSpans(span_processor())

@@ -53,9 +53,16 @@ from clusters.embedded.store.lock import FolderLock
 from clusters.embedded.store.store import Store
 from clusters.embedded.workloads import Workloads
 from clusters.gateway.token import ACTIVATOR, GatewayTokens
+from clusters.net.otlp.starting import EXPORT_TIMEOUT, export_if_configured
 from clusters.net.ssrf import LOOPBACK_HOSTS
 from clusters.runtime.informer import Informers
-from clusters.runtime.manager.metrics import controller_families, informer_families, process_families, render
+from clusters.runtime.manager.metrics import (
+    Family,
+    Histogram,
+    controller_families,
+    informer_families,
+    process_families,
+)
 from eventing.auth.issuers import Discovery
 from eventing.webhook.webhook import make_webhook
 from serving.control_api.app import ControlApi
@@ -95,6 +102,8 @@ WRITABLE = frozenset({CONFIG_MAP, EVENT_SOURCE, MODEL, MODEL_EVENT, NAMESPACE, S
 """Kinds that callers of the control API may write: our own, Namespaces, Secrets of Models and EventSources, and
 ConfigMaps, which the platform stores but does not use."""
 
+SERVICE = "knodel"
+"""Name of the platform at a collector of metrics and traces."""
 HOME = "default"
 """The default namespace. Its models may run code, because the machine belongs to its user."""
 
@@ -156,9 +165,12 @@ class Platform:
                 await loops.until(self._settled())
                 freeze_loaded_objects()
                 loops.start(collect_rarely(self._clock))
+                export = export_if_configured(self._families, SERVICE)
                 self._announce()
                 await loops.until(stop.wait())
                 forget(self.state)
+                if export is not None:
+                    await asyncio.to_thread(export.close, EXPORT_TIMEOUT)
                 await self._end()
         finally:
             await self._controllers.close()
@@ -281,22 +293,20 @@ class Platform:
             version=VERSION,
             ready=self.ready.is_set,
             trouble=self._store.write_error,
-            metrics=self._metrics_page,
+            metrics=self._families,
             targets=lambda: scrape_targets(self._informers[POD]),
         )
 
-    def _metrics_page(self) -> str:
+    def _families(self) -> list[Family | Histogram]:
         """Return the metrics of all controllers of this process, of their objects, and of the webhook."""
-        return render(
-            [
-                *controller_families((*self._controllers.queues, *self._autoscaler.controllers)),
-                *informer_families(self._informers),
-                *self._autoscaler.families(),
-                *self._objects.families(),
-                *self._webhook.families(),
-                *process_families(),
-            ]
-        )
+        return [
+            *controller_families((*self._controllers.queues, *self._autoscaler.controllers)),
+            *informer_families(self._informers),
+            *self._autoscaler.families(),
+            *self._objects.families(),
+            *self._webhook.families(),
+            *process_families(),
+        ]
 
     def _announce(self) -> None:
         own = identify(os.getpid())

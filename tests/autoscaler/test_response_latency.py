@@ -60,7 +60,7 @@ def page(process: str = "p", requests: int | None = None, **latency: int) -> byt
 
 
 def test_a_page_is_read() -> None:
-    assert parse_latency_totals(page(b3=2, b_27=5)) == LatencyTotals("p", {3: 2, -27: 5})
+    assert parse_latency_totals(page(b3=2, b_27=5)) == LatencyTotals("p", {3: 2, -27: 5}, 7)
 
 
 @pytest.mark.parametrize(

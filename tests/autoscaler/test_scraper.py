@@ -72,7 +72,7 @@ async def test_how_long_answers_took_is_a_page_of_its_own() -> None:
     page = {"revision": "m", "process": "f00", "requests": 3, "errors": 1, "latency": {"-27": 2}}
     async with serving(answer(json.dumps(page).encode())) as server, scraper() as source:
         endpoint = Endpoint("default/magika-1", server.host, 1, server.port)
-        assert await source.answers(endpoint) == LatencyTotals("f00", {-27: 2})
+        assert await source.answers(endpoint) == LatencyTotals("f00", {-27: 2}, 3, 1)
         assert server.requests[0].startswith(b"GET /stats/answers HTTP/1.1")
         server.behave = answer(b" " * (MAX_BYTES + 1))
         with pytest.raises(BadSample):

@@ -26,10 +26,11 @@ LINGER_CHUNK = 64 * 1024  # bytes
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """The request line; `path` is without the query."""
+    """The request line, and the header `Accept`; `path` is without the query."""
 
     method: str
     path: str
+    accept: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +115,15 @@ class HttpListener:
 
 def parse_head(head: bytes) -> HttpRequest | None:
     """Return the request of a head (RFC 9112 §3); None for an invalid request line."""
+    first, *fields = head.split(b"\r\n")
     try:
-        line = head.split(b"\r\n", 1)[0].decode("ascii")
+        words = first.decode("ascii").split(" ")
     except UnicodeDecodeError:
         return None
-    words = line.split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1.") or not words[1].startswith("/"):
         return None
-    return HttpRequest(words[0], words[1].partition("?")[0])
+    accepted = (value for name, _, value in (field.partition(b":") for field in fields) if name.lower() == b"accept")
+    return HttpRequest(words[0], words[1].partition("?")[0], b",".join(accepted).decode("latin-1").strip())
 
 
 def _encode(response: HttpResponse, with_body: bool) -> bytes:

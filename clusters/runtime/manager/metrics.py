@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from clusters.net.exposition import CONTENT_TYPE, Family, Histogram, one, process_families, render
+from clusters.net.exposition import Families, Family, Histogram, one, page_of, process_families
 from clusters.runtime.controller import Controller
 from clusters.runtime.informer import Informer
 
 __all__ = [
-    "CONTENT_TYPE", "Family", "Histogram", "controller_families", "informer_families", "one", "process_families",
-    "render",
+    "Families", "Family", "Histogram", "controller_families", "informer_families", "one", "page_of", "process_families",
 ]  # fmt: skip
 
 

@@ -34,7 +34,7 @@ class Options:
     """Checked options.
 
     `identity` is unique to this process. `namespace` None means all namespaces. `host` is the address of probes and
-    metrics; port 0 means any free port. `files` holds the given file options of this program by name.
+    metrics; port 0 means any free port. `files` holds the given file options of this `program` by name.
     """
 
     config: Path | None
@@ -49,6 +49,7 @@ class Options:
     log_format: LogFormat
     log_level: str
     files: Mapping[str, Path] = field(default_factory=dict)
+    program: str = "knodel"
 
 
 def parse_options(
@@ -78,6 +79,7 @@ def parse_options(
         log_format=given.log_format,
         log_level=given.log_level,
         files={name: path for name, path in named.items() if path is not None},
+        program=program,
     )
 
 

@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import uvloop
 
@@ -20,13 +20,17 @@ from clusters.base.api import Cluster
 from clusters.base.clock import Clock, SystemClock
 from clusters.base.errors import KnodelError
 from clusters.base.process_setup import disable_core_dumps
+from clusters.net.otlp.starting import EXPORT_TIMEOUT, export_if_configured
 from clusters.runtime.lease import LeaderLease
 from clusters.runtime.manager.config_file import ConfigFile
 from clusters.runtime.manager.http import HttpListener, HttpRequest, HttpResponse
 from clusters.runtime.manager.logs import configure_logs
 from clusters.runtime.manager.manager import Component, Manager
-from clusters.runtime.manager.metrics import CONTENT_TYPE, Family, Histogram, process_families, render
+from clusters.runtime.manager.metrics import Family, Histogram, page_of, process_families
 from clusters.runtime.manager.options import NO_FILES, InvalidOptions, Options, parse_options
+
+if TYPE_CHECKING:
+    from clusters.net.otlp.metrics import PeriodicMetrics
 
 log = logging.getLogger(__name__)
 
@@ -119,7 +123,10 @@ async def run_replica(
 
 
 class Listeners:
-    """The listeners of probes and metrics, as an async context manager."""
+    """The listeners of probes and metrics, as an async context manager.
+
+    Metrics are also sent to a collector that OpenTelemetry's variables name.
+    """
 
     def __init__(
         self, options: Options, ready: Callable[[], bool], families: Callable[[], Iterable[Family | Histogram]]
@@ -128,6 +135,7 @@ class Listeners:
         self._ready = ready
         self._families = families
         self._open: list[HttpListener] = []
+        self._export: PeriodicMetrics | None = None
 
     async def __aenter__(self) -> Listeners:
         options = self._options
@@ -143,9 +151,12 @@ class Listeners:
                 raise
             self._open.append(listener)
             log.info("%s at %s:%d", what, options.host, bound)
+        self._export = export_if_configured(self._all_families, options.program)
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        if self._export is not None:
+            await asyncio.to_thread(self._export.close, EXPORT_TIMEOUT)
         for listener in self._open:
             await listener.close()
 
@@ -164,4 +175,7 @@ class Listeners:
             return HttpResponse(HTTPStatus.NOT_FOUND, "not found: the path is /metrics\n")
         if request.method not in ("GET", "HEAD"):
             return HttpResponse(HTTPStatus.METHOD_NOT_ALLOWED, headers={"Allow": "GET, HEAD"})
-        return HttpResponse(HTTPStatus.OK, render([*self._families(), *process_families()]), CONTENT_TYPE)
+        return HttpResponse(HTTPStatus.OK, *page_of(self._all_families(), request.accept))
+
+    def _all_families(self) -> list[Family | Histogram]:
+        return [*self._families(), *process_families()]

@@ -15,6 +15,7 @@ import httptools
 from clusters.net import unix_sockets
 from serving.engines.base.engine import Cancellation
 from serving.engines.base.errors import Cancelled, InferenceFailed
+from serving.engines.base.trace_context import HEADER, TRACEPARENT
 
 MAX_PAGE: Final = 64 << 20  # bytes of a page that is read as a whole
 OK: Final = 200
@@ -51,9 +52,10 @@ class Address(NamedTuple):
 
     @property
     def headers(self) -> dict[str, str]:
-        """Return the headers of every request."""
+        """Return the headers of every request, with the trace of the inference that sends it."""
         key = dict([self.key_header]) if self.key else {}
-        return {"Host": self.authority or "engine", "Connection": "close", **key}
+        trace = {HEADER.decode(): parent} if (parent := TRACEPARENT.get()) else {}
+        return {"Host": self.authority or "engine", "Connection": "close", **key, **trace}
 
 
 @cache

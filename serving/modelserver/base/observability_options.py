@@ -9,14 +9,12 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from clusters.net.otlp.environment import InvalidTelemetry, export_interval, wants
 from serving.modelserver.base.errors import BadOptions
 
 Mode = Literal["all", "request", "response"]
 MODES: Final[tuple[Mode, ...]] = ("all", "request", "response")
 """Which payloads are logged, as KServe names the modes."""
-ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-PROTOCOLS: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
-SUPPORTED_PROTOCOL: Final = "http/protobuf"
 _MAX_QUOTED: Final = 80  # characters of an invalid value that a message repeats
 
 
@@ -39,11 +37,15 @@ class PayloadOptions(msgspec.Struct, frozen=True):
 
 
 class ObservabilityOptions(msgspec.Struct, frozen=True):
-    """Checked options; `access_log` is the share of requests to log, 0 for none."""
+    """Checked options; `access_log` is the share of requests to log, 0 for none.
+
+    `metrics_interval` is the time in seconds between two exports of metrics to a collector, 0 for none.
+    """
 
     access_log: float = 0.0
     payload_log: PayloadOptions | None = None
     tracing: bool = False
+    metrics_interval: float = 0.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,7 +65,12 @@ def observability_of(given: argparse.Namespace, environ: Mapping[str, str]) -> O
     if given.payload_log:
         target, namespace = parse_sink(given.payload_log), environ.get("POD_NAMESPACE", "")
         payload_log = PayloadOptions(target, given.payload_log_share, given.payload_log_mode, namespace)
-    return ObservabilityOptions(given.access_log, payload_log, wants_tracing(environ))
+    try:
+        tracing = wants("traces", environ)
+        interval = export_interval(environ) if wants("metrics", environ) else 0.0
+    except InvalidTelemetry as error:
+        raise BadOptions(str(error)) from error
+    return ObservabilityOptions(given.access_log, payload_log, tracing, interval)
 
 
 def parse_sink(url: str) -> PayloadSink:
@@ -76,20 +83,6 @@ def parse_sink(url: str) -> PayloadSink:
     if parts.scheme not in ("http", "https") or not host or not url.isascii() or not url.isprintable() or " " in url:
         raise BadOptions(f"--payload-log {url[:_MAX_QUOTED]!r} is not a URL: use http(s)://HOST[:PORT]/PATH")
     return PayloadSink(parts.scheme, host, port, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
-
-
-def wants_tracing(environ: Mapping[str, str]) -> bool:
-    """Return whether OpenTelemetry's environment variables name a collector. Raises BadOptions."""
-    off = environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or environ.get("OTEL_TRACES_EXPORTER") == "none"
-    if off or not any(environ.get(name) for name in ENDPOINTS):
-        return False
-    for name in PROTOCOLS:
-        if environ.get(name, SUPPORTED_PROTOCOL) != SUPPORTED_PROTOCOL:
-            raise BadOptions(
-                f"{name}={environ[name][:_MAX_QUOTED]!r} is not supported: set it to {SUPPORTED_PROTOCOL}, "
-                "and the endpoint to the collector's port for that protocol"
-            )
-    return True
 
 
 def _share(text: str) -> float:

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from clusters.net.exposition import CONTENT_TYPE
+from clusters.net.exposition import Families, page_of
 from serving.modelserver.base.stats import Stats
 from serving.modelserver.endpoints.app import health_routes, json_response, make_app
 from serving.modelserver.endpoints.confirmation import Confirmation
@@ -22,7 +22,7 @@ from serving.modelserver.openai.engine_page import EngineMetrics
 def make_management_app(
     stats: Stats,
     answers: Callable[[], Any],
-    metrics: Callable[[], str],
+    metrics: Callable[[], Families],
     lifecycle: ModelLifecycle,
     repository: RepositoryRoutes,
     confirmation: Confirmation | None = None,
@@ -38,8 +38,9 @@ def make_management_app(
     async def answers_page(_: Request) -> Response:
         return json_response(answers())
 
-    async def metrics_page(_: Request) -> Response:
-        return Response(metrics(), headers={"content-type": CONTENT_TYPE})
+    async def metrics_page(request: Request) -> Response:
+        text, content_type = page_of(metrics(), request.headers.get("accept", ""))
+        return Response(text, headers={"content-type": content_type})
 
     pages = [Route("/stats", stats_page), Route("/stats/answers", answers_page), Route("/metrics", metrics_page)]
     of_one_model = [] if confirmation is None else [*confirmation.routes(), *EngineMetrics(lifecycle).routes()]

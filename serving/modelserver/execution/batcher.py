@@ -59,14 +59,16 @@ Outputs: TypeAlias = Sequence[Tensor]
 class BatchMember:
     """A request that waits for a batch or is in one. `key` is None for a request that must run alone."""
 
-    __slots__ = ("batch", "body", "call", "key", "model", "outputs", "rows")
+    __slots__ = ("batch", "body", "call", "key", "model", "on_batch", "outputs", "rows")
 
     def __init__(
-        self, model: ServedModel, call: PreparedRequest, rows: Rows | None, body: Lease, outputs: Future[Outputs]
-    ) -> None:
+        self, model: ServedModel, call: PreparedRequest, rows: Rows | None, request: RequestContext,
+        outputs: Future[Outputs],
+    ) -> None:  # fmt: skip
         self.model = model
         self.call = call
-        self.body = body
+        self.body = request.body
+        self.on_batch = request.on_batch
         self.outputs = outputs
         self.batch: InferenceBatch | None = None
         self.key: BatchKey | None = None if rows is None else rows.key
@@ -132,7 +134,7 @@ class Batcher:
 
         Raises ServingError. Cancelling the task means that the client has disconnected.
         """
-        member = BatchMember(model, call, rows, request.body, self._loop.create_future())
+        member = BatchMember(model, call, rows, request, self._loop.create_future())
         self._waiting.append(member)
         self._start_batches()
 
@@ -219,6 +221,8 @@ class Batcher:
         for member in members:
             member.batch = batch
             member.body.retain()
+            if member.on_batch is not None:
+                member.on_batch(len(members))
         bodies.release()  # the thread has its own share
 
     def _finish(self, batch: InferenceBatch) -> None:

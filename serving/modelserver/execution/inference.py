@@ -81,13 +81,15 @@ class RequestContext(msgspec.Struct, frozen=True):
     """The deadline and the client of a request.
 
     `deadline` is by the loop's time, `timeout` is the request's total time in seconds. `body` is the memory of the
-    request's body, which threads may still use after the client has disconnected.
+    request's body, which threads may still use after the client has disconnected. `on_batch` is called with the number
+    of requests of its batch when the batch starts.
     """
 
     deadline: float
     timeout: float
     client: RequestClient
     body: Lease = NO_LEASE
+    on_batch: Callable[[int], None] | None = None
 
 
 class Inference:

@@ -7,11 +7,12 @@ from typing import Any, Final
 
 from opentelemetry.trace import Status, StatusCode
 
+from serving.engines.base.trace_context import HEADER
 from serving.modelserver.grpc.library import grpc
 from serving.modelserver.grpc.service import SERVICE
 from serving.modelserver.grpc.statuses import FAULTS, code_of
 from serving.modelserver.observe.grpc_access_log import Behaviour, call_and_observe
-from serving.modelserver.observe.tracing import CONTEXT_HEADERS, HEADER, Tracing, parent_header
+from serving.modelserver.observe.tracing import CONTEXT_HEADERS, Tracing, parent_header
 
 METHOD: Final = "ModelInfer"
 NAME: Final = f"{SERVICE}/{METHOD}"

@@ -8,10 +8,12 @@ library is not used: it counts ten times as slowly, its import takes 0.1 s, and 
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from clusters.net.exposition import Buckets, Family, Histogram, process_families, render
+from clusters.net.exposition import Buckets, Exemplar, Family, Histogram, process_families
+from serving.engines.base.trace_context import sampled_ids
 from serving.modelserver.base.latency import LATENCY_BOUNDS, LATENCY_EDGES, BucketCounter, by_bound
 from serving.modelserver.base.split import SplitStats
 from serving.modelserver.base.stats import StartupTimes, Stats
@@ -26,23 +28,34 @@ class RequestMetrics:
     Durations have finer buckets than the page, because `response_stats` reads the same counts. `split` counts the
     requests that the judge of a rollout counts. `latencies` are the times by which responses are judged, by protocol
     and status code, for protocols whose durations depend on the caller. `serves_own_paths` is whether the model itself
-    answers all paths. `monotonic` is the loop's time.
+    answers all paths. `current_trace` returns the `traceparent` of the request in progress, "" if it is not traced.
+    `monotonic` is the loop's time, `clock` the seconds since 1970.
     """
 
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic, clock: Callable[[], float] = time.time) -> None:
         self.split = SplitStats(monotonic)
         self.serves_own_paths = False
+        self.current_trace: Callable[[], str] = str
+        self._clock = clock
+        self._exemplars: dict[str, list[Exemplar | None]] = {}
         self.latencies: dict[str, dict[int, BucketCounter]] = {}
         self._durations: dict[str, dict[int, BucketCounter]] = {}
         self._batches = BucketCounter(BATCH_BOUNDS)
 
-    def observe(self, protocol: str, code: int, seconds: float) -> None:
-        """Count a response: its status code in `protocol`, and the seconds from request head to response end."""
+    def observe(self, protocol: str, code: int, seconds: float, traceparent: str | None = None) -> None:
+        """Count a response: its status code in `protocol`, and the seconds from request head to response end.
+
+        `traceparent` is as `current_trace`, which is called for None. The newest request of each bucket whose spans are
+        sent is its exemplar.
+        """
         try:
             self._durations[protocol][code].add(seconds)
         except KeyError:  # the first with this protocol and code
             made = self._durations.setdefault(protocol, {})[code] = BucketCounter(LATENCY_EDGES)
             made.add(seconds)
+        if ids := sampled_ids(self.current_trace() if traceparent is None else traceparent):
+            kept = self._exemplars.setdefault(protocol, [None] * (len(LATENCY_BOUNDS) + 1))
+            kept[bisect_left(LATENCY_BOUNDS, seconds)] = Exemplar(*ids, seconds, self._clock())
 
     def observe_latency(self, protocol: str, code: int, seconds: float | None) -> None:
         """Count the time by which a response is judged in place of its duration; None if it has no known time."""
@@ -70,7 +83,8 @@ class RequestMetrics:
         for protocol, codes in self._durations.items():  # one histogram for all status codes
             buckets = tuple(map(sum, zip(*(by_bound(times.counts) for times in codes.values()), strict=True)))
             labels = {"revision": revision, "protocol": protocol}
-            latencies.append(Buckets(labels, buckets, sum(times.sum for times in codes.values())))
+            seconds = sum(times.sum for times in codes.values())
+            latencies.append(Buckets(labels, buckets, seconds, tuple(self._exemplars.get(protocol, ()))))
         batches = (Buckets({"revision": revision}, tuple(self._batches.counts), self._batches.sum),)
         return [
             Family("knodel_requests_total", "counter", "Responses by protocol and status code.", counts),
@@ -92,11 +106,10 @@ class MetricsPage:
         self._stats = stats
         self._more = more
 
-    def text(self) -> str:
+    def families(self) -> list[Family | Histogram]:
         """Return the current content of the page."""
-        revision = self._stats.revision
-        counted = self._metrics.families(revision)
-        return render([*counted, *stats_families(self._stats), *self._more(), *process_families()])
+        counted = self._metrics.families(self._stats.revision)
+        return [*counted, *stats_families(self._stats), *self._more(), *process_families()]
 
 
 def stats_families(stats: Stats) -> list[Family]:

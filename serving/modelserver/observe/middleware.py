@@ -80,7 +80,7 @@ class ObservabilityMiddleware:
             now = self._monotonic()
             seconds = now - start
             status = scope.get(BROKEN_KEY) or status or scope.get(REFUSED_KEY, ClientLeft.status)
-            self._metrics.observe(protocol, status, seconds)
+            self._metrics.observe(protocol, status, seconds, scope.get(PARENT_KEY, ""))
             if protocol == OPENAI or TOKENS_KEY in scope or protocol in self._metrics.latencies:
                 self._observe_latency(protocol, scope, status, seconds, now)
             if judged is not None:

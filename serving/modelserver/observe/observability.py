@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 from starlette.types import ASGIApp
 
 from clusters.net.exposition import Family, Histogram
+from clusters.net.otlp.environment import ENDPOINT
+from clusters.net.otlp.starting import start_metrics_export
 from serving.modelserver.base.assignment import BatchBounds, ModelBounds
 from serving.modelserver.base.errors import BadOptions
-from serving.modelserver.base.observability_options import ENDPOINTS, ObservabilityOptions
+from serving.modelserver.base.observability_options import ObservabilityOptions
 from serving.modelserver.base.stats import Stats
 from serving.modelserver.execution.inference import Inference
 from serving.modelserver.execution.lifecycle import ModelLifecycle
@@ -32,6 +34,7 @@ from serving.modelserver.observe.response_stats import ResponseStats
 from serving.modelserver.openai.metrics import LlmMetrics
 
 if TYPE_CHECKING:
+    from clusters.net.otlp.metrics import PeriodicMetrics
     from serving.modelserver.execution.batcher import Batcher
     from serving.modelserver.observe.payload_log import PayloadLog
     from serving.modelserver.observe.tracing import Tracing
@@ -58,19 +61,25 @@ class Observability:
         self._monotonic = monotonic
         self._access_log = AccessLog(options.access_log, out, random) if options.access_log else None
         self._tracing = _make_tracing() if options.tracing else None
+        if self._tracing is not None:
+            self.metrics.current_trace = self._tracing.current_parent
+        self._metrics_interval = options.metrics_interval
+        self._export: PeriodicMetrics | None = None
         self._payloads: PayloadLog | None = None
         if options.payload_log:
             from serving.modelserver.observe.payload_log import PayloadLog
             from serving.modelserver.observe.payload_sender import PayloadSender
 
             self._payloads = PayloadLog(options.payload_log, PayloadSender(options.payload_log.target), random)
-        self.page = MetricsPage(self.metrics, stats, self._families).text
+        self.families = MetricsPage(self.metrics, stats, self._families).families
         self.response_stats = ResponseStats(self.metrics, stats).to_json
 
     def assign(self, model: str, revision: str) -> None:
-        """Label traces with this model and revision from now on."""
+        """Label traces with this model and revision from now on, and export metrics if a collector is configured."""
         if self._tracing is not None:
             self._tracing.assign(model, revision)
+        if self._metrics_interval and self._export is None:
+            self._export = start_metrics_export(self.families, self._metrics_interval, model, revision)
 
     def log_payloads(self, app: ASGIApp, model: str, revision: str) -> ASGIApp:
         """Return the `app` of a model, with a payload log if that is on."""
@@ -83,7 +92,7 @@ class Observability:
         if self._tracing is not None:
             from serving.modelserver.observe.tracing import TracingMiddleware
 
-            app = TracingMiddleware(app, self._tracing)
+            app = TracingMiddleware(app, self._tracing, lambda: self.metrics.serves_own_paths, self._monotonic)
         return ObservabilityMiddleware(app, self.metrics, self._access_log, self._monotonic, self.token)
 
     def inference(
@@ -126,10 +135,11 @@ class Observability:
 
     async def close(self) -> None:
         """Send the remaining spans, payloads and log lines, within `CLOSE_TIMEOUT` seconds."""
-        closing = [part for part in (self._tracing, self._payloads, self._access_log) if part is not None]
+        parts = (self._tracing, self._payloads, self._access_log, self._export)
+        closing = [part for part in parts if part is not None]
         threads = Workers(len(closing), asyncio.get_running_loop())
 
-        def close(part: Tracing | PayloadLog | AccessLog, _: object) -> None:
+        def close(part: Tracing | PayloadLog | AccessLog | PeriodicMetrics, _: object) -> None:
             part.close(CLOSE_TIMEOUT)
 
         if closing:
@@ -155,13 +165,14 @@ def _make_tracing() -> Tracing | None:
     Raises BadOptions for an invalid variable of OpenTelemetry.
     """
     try:
-        from serving.modelserver.observe.tracing import Tracing, make_exporter
+        from clusters.net.otlp.export import span_processor
+        from serving.modelserver.observe.tracing import Tracing
     except ImportError as error:
         from clusters.base.distribution import install_command  # reads the metadata of the distribution
 
         log.warning("no traces are sent, %s is not installed: %s", error.name, install_command("knodel[tracing]"))
         return None
     try:
-        return Tracing(make_exporter())
+        return Tracing(span_processor())
     except ValueError as error:
-        raise BadOptions(f"OTEL_…: {error}: correct the variable, or unset {ENDPOINTS[1]}") from error
+        raise BadOptions(f"OTEL_…: {error}: correct the variable, or unset {ENDPOINT}") from error

@@ -1,4 +1,7 @@
-"""OpenTelemetry tracing: a span for each inference request, with child spans for the queue and the inference.
+"""OpenTelemetry tracing: a span for each inference request, with child spans for its body, the queue and the inference.
+
+A request that another process computes (an engine of language models, Ray Serve) has a span `upstream` in place of
+`inference`; that process gets its `traceparent`, so its own spans are children of it.
 
 Imported only when a collector is configured, because the import takes 0.25 s. The SDK reads its own variables
 (endpoint, headers, sampler, resource). A thread of the SDK exports spans by OTLP over HTTP, and drops those that do not
@@ -10,21 +13,21 @@ from __future__ import annotations
 
 import time
 from asyncio import AbstractEventLoop
-from collections.abc import Awaitable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+import msgspec
 from opentelemetry import context
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, get_current_span
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, get_current_span, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from clusters.net.server.errors import REFUSED_KEY
+from clusters.net.otlp.export import make_resource
+from clusters.net.server.errors import RECEIVED_KEY, REFUSED_KEY
 from serving.engines.base.engine import Cancellation
+from serving.engines.base.trace_context import HEADER, TRACEPARENT
 from serving.modelserver.base.limits import NO_LEASE, Lease
 from serving.modelserver.base.responses import BROKEN_KEY
 from serving.modelserver.codec.protocol_v2 import PreparedRequest
@@ -46,15 +49,19 @@ from serving.modelserver.observe.middleware import (
 from serving.modelserver.openai.paths import PATHS, PREFIX
 
 if TYPE_CHECKING:
+    from contextlib import _AsyncGeneratorContextManager
+
     from serving.modelserver.execution.batcher import Batcher
 
 T = TypeVar("T")
 
+BATCH_SIZE: Final = "knodel.batch.size"
+"""Attribute of an inference: the number of requests that share it."""
 VERBS: Final = frozenset({"infer", "generate", "generate_stream"})
-HEADER: Final = b"traceparent"
 _CONTEXT: Final = TraceContextTextMapPropagator()
 CONTEXT_HEADERS: Final = (HEADER, b"tracestate")
 """Headers of a trace's context (W3C Trace Context)."""
+_NANOSECONDS: Final = 1_000_000_000
 _FAILED: Final = 500  # lowest HTTP status of a server error (OpenTelemetry's conventions for HTTP)
 
 
@@ -67,9 +74,7 @@ class Tracing:
 
     def assign(self, model: str, revision: str) -> None:
         """Label spans with this model from now on. Resource attributes from the environment take precedence."""
-        configured = OTELResourceDetector().detect().attributes
-        resource = Resource.create({"service.name": model, "service.version": revision, **configured})
-        provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+        provider = TracerProvider(resource=make_resource(model, revision), shutdown_on_exit=False)
         provider.add_span_processor(self._processor)
         self._tracer = provider.get_tracer("knodel")
 
@@ -89,6 +94,15 @@ class Tracing:
         """Return the id of the current trace, "" without one."""
         return trace_id(get_current_span())
 
+    def current_parent(self) -> str:
+        """Return the `traceparent` of the current span, "" without one."""
+        return parent_header(get_current_span())
+
+    def record_received(self, span: Span, began: int, received: int) -> None:
+        """Add the child span of a request until its body is complete; times in nanoseconds since 1970."""
+        if self._tracer is not None and span.is_recording():
+            self._tracer.start_span("receive", set_span_in_context(span), start_time=began).end(received)
+
     def trace_job(self, job: ModelJob[T]) -> ModelJob[T]:
         """Return `job` with a span for the time until it starts and a span for its run.
 
@@ -100,33 +114,59 @@ class Tracing:
 
         def run(model: ServedModel, cancellation: Cancellation | None) -> T:
             tracer.start_span("queue", parent, start_time=enqueued).end()
-            with tracer.start_as_current_span("inference", parent, record_exception=False):
+            with tracer.start_as_current_span("inference", parent, record_exception=False) as span, _passed_on(span):
                 return job(model, cancellation)
 
         return run
 
+    @asynccontextmanager
+    async def trace_upstream(self, slots: AbstractAsyncContextManager[T]) -> AsyncIterator[T]:
+        """Hold `slots` for a request that another process computes, with a span until then and one from then on."""
+        parent, tracer, enqueued = context.get_current(), self._tracer, time.time_ns()
+        request = get_current_span(parent)
+        if tracer is None or not request.is_recording():
+            async with slots as held:
+                with _passed_on(request):
+                    yield held
+            return
+        async with slots as held:
+            tracer.start_span("queue", parent, start_time=enqueued).end()
+            with (
+                tracer.start_as_current_span("upstream", parent, SpanKind.CLIENT, record_exception=False) as span,
+                _passed_on(span),
+            ):
+                yield held
+
     @contextmanager
-    def trace_batched(self, prepare: Prepare[T]) -> Iterator[Prepare[T]]:
-        """Yield `prepare` for a batched inference, with a span until it is called and a span from then on."""
+    def trace_batched(self, prepare: Prepare[T]) -> Iterator[tuple[Prepare[T], Callable[[int], None] | None]]:
+        """Yield `prepare` for a batched inference, and a function to call when its batch starts with so many requests.
+
+        The spans are `queue` until `prepare` is called, `batch` until the batch starts, and `inference` from then on.
+        """
         parent, tracer, enqueued = context.get_current(), self._tracer, time.time_ns()
         if tracer is None or not get_current_span(parent).is_recording():
-            yield prepare
+            yield prepare, None
             return
-        started: list[Span] = []
+        spans: list[Span] = []
+
+        def next_span(name: str, attributes: Mapping[str, Any] | None = None) -> None:
+            if spans:
+                spans[-1].end()
+            spans.append(tracer.start_span(name, parent, attributes=attributes))
 
         def traced(model: ServedModel) -> tuple[PreparedRequest, Respond[T]]:
             tracer.start_span("queue", parent, start_time=enqueued).end()
-            started.append(tracer.start_span("inference", parent))
+            next_span("batch")
             return prepare(model)
 
         try:
-            yield traced
+            yield traced, lambda size: next_span("inference", {BATCH_SIZE: size})
         except Exception:
-            for span in started:
+            for span in spans[-1:]:
                 span.set_status(Status(StatusCode.ERROR))
             raise
         finally:
-            for span in started:
+            for span in spans[-1:]:
                 span.end()
 
     def close(self, _: float) -> None:
@@ -135,18 +175,30 @@ class Tracing:
 
 
 class TracingMiddleware:
-    """ASGI middleware that traces the inference requests of `app`; a response has its span in `traceparent`."""
+    """ASGI middleware that traces the inference requests of `app`; a response has its span in `traceparent`.
 
-    def __init__(self, app: ASGIApp, tracing: Tracing) -> None:
+    `own_paths` returns whether the model itself answers all paths. `monotonic` is the time of the connections.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        tracing: Tracing,
+        own_paths: Callable[[], bool] = lambda: False,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._app = app
         self._tracing = tracing
+        self._own_paths = own_paths
+        self._monotonic = monotonic
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        protocol = protocol_of(scope["method"], scope["path"])
+        protocol = protocol_of(scope["method"], scope["path"], self._own_paths())
         if protocol == OTHER:
             await self._app(scope, receive, send)
             return
+        began, start = time.time_ns(), self._monotonic()
         attributes = {"http.request.method": scope["method"], "url.path": scope["path"], "url.scheme": scope["scheme"]}
         with self._tracing.request_span(
             span_name(protocol, scope["path"]), context_headers(scope["headers"]), attributes
@@ -157,6 +209,8 @@ class TracingMiddleware:
             except Exception:
                 span.set_status(Status(StatusCode.ERROR))
                 raise
+            if (received := scope.get(RECEIVED_KEY, start)) > start:  # a small body comes together with the head
+                self._tracing.record_received(span, began, began + int((received - start) * _NANOSECONDS))
             if REFUSED_KEY in scope:  # the connection responded before the body was complete
                 _set_status(span, scope[REFUSED_KEY])
             if BROKEN_KEY in scope:
@@ -180,17 +234,19 @@ class TracedInference(Inference):
         """Run `job` as `Inference.run` does, with spans."""
         return await super().run(self._tracing.trace_job(job), size, client, timeout, began, body)
 
+    def occupy(
+        self, client: RequestClient, began: float | None = None, slots: int = 1
+    ) -> _AsyncGeneratorContextManager[RequestContext]:
+        """Hold slots as `Inference.occupy` does, with spans."""
+        return self._tracing.trace_upstream(super().occupy(client, began, slots))
+
     async def run_batched(
         self, batcher: Batcher, model: ServedModel, prepare: Prepare[T], size: int, request: RequestContext
     ) -> T:
         """Run a batched inference as `Inference.run_batched` does, with spans."""
-        with self._tracing.trace_batched(prepare) as traced:
+        with self._tracing.trace_batched(prepare) as (traced, started):
+            request = msgspec.structs.replace(request, on_batch=started)
             return await super().run_batched(batcher, model, traced, size, request)
-
-
-def make_exporter() -> SpanProcessor:
-    """Return an exporter to the collector that the environment configures. Raises ValueError."""
-    return BatchSpanProcessor(OTLPSpanExporter())
 
 
 def span_name(protocol: str, path: str) -> str:
@@ -223,6 +279,16 @@ def parent_header(span: Span) -> str:
     """Return the `traceparent` for children of a span (W3C Trace Context §3.2); "" for one that records nothing."""
     found = span.get_span_context()
     return f"00-{found.trace_id:032x}-{found.span_id:016x}-{found.trace_flags:02x}" if found.is_valid else ""
+
+
+@contextmanager
+def _passed_on(span: Span) -> Iterator[None]:
+    """Give the context of a span to the requests to engines that this block sends."""
+    token = TRACEPARENT.set(parent_header(span))
+    try:
+        yield
+    finally:
+        TRACEPARENT.reset(token)
 
 
 def _set_status(span: Span, status: int) -> None:

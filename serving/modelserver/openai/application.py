@@ -17,6 +17,8 @@ from clusters.net.hop_by_hop import HOP_BY_HOP, connection_options
 from clusters.net.server.connection import HttpConnection
 from clusters.net.server.protocol import connection_of
 from clusters.net.upstream import UpstreamConnection, UpstreamError
+from serving.engines.base.trace_context import HEADER as TRACE_HEADER
+from serving.engines.base.trace_context import TRACEPARENT
 from serving.engines.upstream.client import Address
 from serving.engines.upstream.remote import RemoteEngine
 from serving.modelserver.base.errors import (
@@ -108,12 +110,13 @@ class _Exchange(Exchange):
 
 
 def request_head(address: Address, scope: Scope, length: int) -> bytes:
-    """Return the head of the request to the application, with the engine's key."""
+    """Return the head of the request to the application, with the engine's key; traced, with this server's span."""
     query = scope.get("query_string") or b""
     path = address.prefix.encode() + (scope.get("raw_path") or scope["path"].encode())
     target = path + (b"?" + query if query else b"")
     given = [address.key_header] if address.key else []
     given += [("host", address.authority)] if address.authority else []
+    given += [(TRACE_HEADER.decode(), parent)] if (parent := TRACEPARENT.get()) else []
     own = {name.lower().encode(): value.encode() for name, value in given}
     dropped = _OWN | own.keys() | connection_options(scope["headers"])
     headers = [(name, value) for name, value in scope["headers"] if name not in dropped]

@@ -20,6 +20,8 @@ from clusters.net.server.errors import RECEIVED_KEY
 from clusters.net.server.protocol import connection_of
 from clusters.net.upstream import UpstreamConnection, UpstreamError
 from serving.engines.base.errors import InputRefused
+from serving.engines.base.trace_context import HEADER as TRACE_HEADER
+from serving.engines.base.trace_context import TRACEPARENT
 from serving.engines.upstream.adapters import ServedAdapter
 from serving.engines.upstream.client import Address
 from serving.engines.upstream.engine import UpstreamEngine
@@ -56,7 +58,7 @@ T = TypeVar("T")
 MAX_ANSWER: Final = 64 << 20  # bytes of a response that is not a stream
 EVENTS: Final = b"text/event-stream"
 _PASSED: Final = frozenset({b"content-type", b"cache-control", b"retry-after", b"x-request-id"})
-_FORWARDED: Final = frozenset({b"x-request-id", b"traceparent", b"anthropic-version", b"anthropic-beta"})
+_FORWARDED: Final = frozenset({b"x-request-id", b"traceparent", b"tracestate", b"anthropic-version", b"anthropic-beta"})
 _LONGEST_HEADER: Final = 1024  # bytes of a value; a longer one is not passed on
 _MAX_QUOTED: Final = 100  # characters of a model's name that a message repeats
 
@@ -276,8 +278,11 @@ def _request_head(address: Address, path: str, scope: Scope, length: int) -> byt
     """Return the head of the request to the engine.
 
     The caller's headers in `_FORWARDED` are passed on, each once. Engines refuse long and repeated ones without a body.
+    In a traced request, `traceparent` is that of this server's span.
     """
     sent = {name: value for name, value in scope["headers"] if name in _FORWARDED and len(value) <= _LONGEST_HEADER}
+    if parent := TRACEPARENT.get():
+        sent[TRACE_HEADER] = parent.encode()
     passed = b"".join(b"%b: %b\r\n" % header for header in sent.items())
     name, key = address.key_header
     return (

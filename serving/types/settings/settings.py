@@ -149,6 +149,18 @@ class ServerSettings:
         "queue of Pods with GPUs, with the scheduler volcano or kai-scheduler; {namespace} is replaced by the Pod's "
         "namespace; a change creates revisions",
     )
+    otlp_endpoint: str = setting(
+        "",
+        "URL",
+        "OpenTelemetry collector for traces and metrics of models, by OTLP over HTTP; a change creates revisions",
+    )
+    trace_percent: int = setting(
+        100,
+        "percent",
+        "of the requests without a trace of their caller begin one; a change creates revisions",
+        0,
+        100,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,6 +347,7 @@ def _settings_with(given: Mapping[str, Any]) -> Settings:
     _check_ports(settings)
     _check_url("rollout.prometheusUrl", settings.rollout.prometheus_url)
     _check_url("events.sink", settings.events.sink)
+    _check_url("server.otlpEndpoint", settings.server.otlp_endpoint)
     if settings.events.format not in FORMATS:
         known = ", ".join(FORMATS)
         raise SettingsError(f"events.format: {settings.events.format[:40]!r} is unknown; known: {known}")

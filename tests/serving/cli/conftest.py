@@ -31,6 +31,7 @@ from clusters.embedded.store.lock import FolderLock
 from clusters.embedded.store.secrets import validate_secret
 from clusters.embedded.store.store import Store
 from clusters.net import unix_sockets
+from clusters.net.exposition import Family, Histogram
 from clusters.runtime.informer import Informer
 from eventing.objects.model_event import validate_model_event
 from eventing.webhook.webhook import make_webhook
@@ -145,6 +146,7 @@ class Served:
 
     def __init__(self, cluster: EmbeddedCluster, run: Knodel) -> None:
         self.cluster = cluster
+        self.metrics: list[Family | Histogram] = []
         self._run = run
 
     async def knodel(self, *arguments: str, stdin: str = "") -> Done:
@@ -203,6 +205,7 @@ async def served(state: Path, knodel: Knodel) -> AsyncIterator[Served]:
     }
     cluster = EmbeddedCluster(store, clock=SystemClock(), validators=checks, creates_namespaces=False)
     await cluster.create(NAMESPACE, {"metadata": {"name": "default"}}, manager="test")
+    made = Served(cluster, knodel)
     api = ControlApi(
         cluster,
         kinds=KINDS,
@@ -211,6 +214,7 @@ async def served(state: Path, knodel: Knodel) -> AsyncIterator[Served]:
         clock=SystemClock(),
         version="0",
         ready=lambda: True,
+        metrics=lambda: made.metrics,
     )
     lock, plain = FolderLock(state), listen("127.0.0.1", 0, "--control-port")
     lock.acquire()
@@ -223,7 +227,7 @@ async def served(state: Path, knodel: Knodel) -> AsyncIterator[Served]:
     running = asyncio.gather(cluster.run(), sources.run())
     pairs = zip(servers, (sock, plain), strict=True)
     serving = asyncio.gather(*(server.serve(listener) for server, listener in pairs))
-    yield Served(cluster, knodel)
+    yield made
     serving.cancel()
     running.cancel()
     await asyncio.gather(serving, running, return_exceptions=True)

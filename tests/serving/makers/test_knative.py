@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -385,6 +386,21 @@ def test_hosts_that_may_be_private_reach_the_server_as_a_variable_and_make_a_ver
     [container] = template["spec"]["containers"]
     assert container["env"] == [{"name": "KNODEL_ALLOW_HOSTS", "value": "models.internal"}]
     [plain] = make_templates(model(digest=DIGEST), SETTINGS).values()
+    assert "env" not in plain["spec"]["containers"][0]
+    assert plain["metadata"]["labels"] != template["metadata"]["labels"]
+
+
+def test_a_collector_reaches_the_server_as_variables_of_opentelemetry_and_makes_a_version() -> None:
+    settings = Settings(server=ServerSettings(otlp_endpoint="http://collector:4318", trace_percent=5))
+    [template] = make_templates(model(digest=DIGEST), settings).values()
+
+    [container] = template["spec"]["containers"]
+    assert {entry["name"]: entry["value"] for entry in container["env"]} == {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318",
+        "OTEL_TRACES_SAMPLER": "parentbased_traceidratio",
+        "OTEL_TRACES_SAMPLER_ARG": "0.05",
+    }
+    [plain] = make_templates(model(digest=DIGEST), replace(SETTINGS, server=ServerSettings(trace_percent=5))).values()
     assert "env" not in plain["spec"]["containers"][0]
     assert plain["metadata"]["labels"] != template["metadata"]["labels"]
 

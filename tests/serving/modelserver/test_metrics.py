@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
+from clusters.net.exposition import render
 from serving.modelserver.base.assignment import Assignment, ModelBounds
 from serving.modelserver.base.errors import ClientLeft
 from serving.modelserver.base.limits import ServerLimits
@@ -59,7 +60,7 @@ async def scraped(running: Running) -> Samples:
 
 
 def page_of(metrics: RequestMetrics, stats: Stats) -> Samples:
-    return samples(MetricsPage(metrics, stats, list).text())
+    return samples(render(MetricsPage(metrics, stats, list).families()))
 
 
 async def test_answers_are_counted_by_protocol_and_code(double: Running) -> None:
@@ -149,7 +150,7 @@ def test_batches_are_counted_by_size() -> None:
     for size in (1, 16, 16, 500):
         metrics.batch(size)
     read = page_of(metrics, Stats(time.monotonic))
-    counts = [found(read, "knodel_batch_size_bucket", le=bound) for bound in ("1", "8", "16", "256", "+Inf")]
+    counts = [found(read, "knodel_batch_size_bucket", le=bound) for bound in ("1.0", "8.0", "16.0", "256.0", "+Inf")]
     assert counts == [1, 1, 3, 3, 4]
     assert found(read, "knodel_batch_size_sum") == 533
 

@@ -17,18 +17,19 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import Span, StatusCode
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from starlette.types import Message, Receive, Scope, Send
 
 from serving.modelserver.base.errors import BadOptions
 from serving.modelserver.base.limits import ServerLimits
-from serving.modelserver.base.observability_options import wants_tracing
 from serving.modelserver.base.options import parse_options
 from serving.modelserver.base.responses import BROKEN_KEY
 from serving.modelserver.connections.sockets import Sockets, bind
 from serving.modelserver.observe.middleware import protocol_of
 from serving.modelserver.observe.tracing import Tracing, TracingMiddleware, span_name
 from serving.modelserver.server import ModelServer
-from tests.serving.modelserver.client import HOST, Answer, tensor
+from tests.serving.modelserver.client import HOST, Answer, ask, tensor
+from tests.serving.modelserver.client import request as http_request
 from tests.serving.modelserver.collector import Collector, collecting
 from tests.serving.modelserver.conftest import NAME, REVISION, Running
 from tests.support import models
@@ -38,6 +39,7 @@ PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
 REQUEST = "POST /v2/models/{name}/infer"
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
+NO_METRICS = {"OTEL_METRICS_EXPORTER": "none"}
 
 
 @pytest.fixture
@@ -51,11 +53,11 @@ async def traced(tmp_path: Path, collector: Collector, monkeypatch: pytest.Monke
     """Start a server that sends traces to the collector, or to the URL `to`."""
     started: list[ModelServer] = []
 
-    async def start(model: bytes, *options: str, to: str = "") -> Running:
+    async def start(model: bytes, *options: str, to: str = "", **more: str) -> Running:
         monkeypatch.setenv(ENDPOINT, to or collector.url)
         path = tmp_path / "model.onnx"
         path.write_bytes(model)
-        environ = {"K_REVISION": REVISION, "HOST": HOST, ENDPOINT: to or collector.url}
+        environ = {"K_REVISION": REVISION, "HOST": HOST, ENDPOINT: to or collector.url, **NO_METRICS, **more}
         given = parse_options(["--name", NAME, "--storage-uri", path.as_uri(), *options], environ)
         sockets = Sockets(bind(HOST, 0, "PORT"), bind(HOST, 0, "MANAGEMENT_PORT"))
         server = ModelServer(given, sockets, ServerLimits())
@@ -167,7 +169,34 @@ async def test_requests_that_share_an_inference_have_spans_of_their_own(traced: 
                 for span in scope.spans:
                     names.setdefault(span.trace_id.hex(), []).append(span.name)
     assert sorted(names) == [digit * 32 for digit in "123"]
-    assert all(sorted(found) == sorted([REQUEST, "queue", "inference"]) for found in names.values())
+    assert all(sorted(found) == sorted([REQUEST, "queue", "batch", "inference"]) for found in names.values())
+
+
+async def test_a_batch_has_its_size_and_ends_the_wait_for_it(traced: Trace, collector: Collector) -> None:
+    running = await traced(models.slow(), "--max-batch-size", "4")
+    assert (await call(running)).status == 200
+    found = await spans(running, collector)
+    assert attributes(found["inference"]) == {"knodel.batch.size": 1}
+    ends = [found[name].end_time_unix_nano for name in ("queue", "batch", "inference", REQUEST)]
+    assert ends == sorted(ends)
+    assert {found[name].parent_span_id for name in ("queue", "batch", "inference")} == {found[REQUEST].span_id}
+
+
+async def test_a_body_that_comes_after_its_head_is_a_span(traced: Trace, collector: Collector) -> None:
+    running = await traced(models.double())
+    caller = await running.connect()
+    body = json.dumps({"inputs": [tensor([1.0])]}).encode()
+    whole = http_request("POST", "/v2/models/m/infer", body, traceparent=PARENT)
+    await caller.send(whole[: -len(body)])
+    await asyncio.sleep(0.05)
+    await caller.send(body)
+    assert (await caller.answer()).status == 200
+    caller.close()
+    found = await spans(running, collector)
+    received, whole_span = found["receive"], found[REQUEST]
+    assert received.parent_span_id == whole_span.span_id
+    assert received.start_time_unix_nano >= whole_span.start_time_unix_nano - 1_000_000
+    assert received.end_time_unix_nano - received.start_time_unix_nano > 20_000_000
 
 
 async def test_a_request_without_a_trace_gets_one_and_the_access_log_names_it(
@@ -237,7 +266,7 @@ async def test_a_collector_that_is_not_there_keeps_no_server_from_ending(
         exporter.append(OTLPSpanExporter())
         return exporter[-1]
 
-    monkeypatch.setattr("serving.modelserver.observe.tracing.OTLPSpanExporter", made)
+    monkeypatch.setattr("clusters.net.otlp.export.OTLPSpanExporter", made)
     running = await traced(models.double(), to="http://127.0.0.1:9")
     assert (await call(running)).status == 200
     async with asyncio.timeout(2):
@@ -246,24 +275,10 @@ async def test_a_collector_that_is_not_there_keeps_no_server_from_ending(
         one.shutdown()  # type: ignore[no-untyped-call]
 
 
-@pytest.mark.parametrize(
-    ("environ", "wanted"),
-    [
-        ({}, False),
-        ({ENDPOINT: "http://collector:4318"}, True),
-        ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://collector:4318/v1/traces"}, True),
-        ({ENDPOINT: ""}, False),
-        ({ENDPOINT: "http://collector:4318", "OTEL_SDK_DISABLED": "true"}, False),
-        ({ENDPOINT: "http://collector:4318", "OTEL_TRACES_EXPORTER": "none"}, False),
-    ],
-)
-def test_traces_are_on_where_the_environment_names_a_collector(environ: dict[str, str], wanted: bool) -> None:
-    assert wants_tracing(environ) is wanted
-
-
 def test_a_protocol_that_is_not_spoken_is_refused() -> None:
+    environ = {ENDPOINT: "http://collector:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
     with pytest.raises(BadOptions, match="OTEL_EXPORTER_OTLP_PROTOCOL='grpc'"):
-        wants_tracing({ENDPOINT: "http://collector:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"})
+        parse_options(["--name", NAME, "--storage-uri", "file:///m.onnx"], environ)
 
 
 async def test_what_is_off_is_not_imported() -> None:
@@ -291,3 +306,33 @@ async def test_what_is_off_is_not_imported() -> None:
 )
 def test_spans_of_openais_paths_have_few_names(path: str, name: str) -> None:
     assert span_name(protocol_of("POST", path), path) == name
+
+
+async def exemplars(running: Running) -> dict[str, list[str]]:
+    """Return the traces in the exemplars of the latency of requests, by protocol, in the order of the buckets."""
+    page = await ask(running.management_port, http_request("GET", "/metrics", accept="application/openmetrics-text"))
+    assert page.headers["content-type"].startswith("application/openmetrics-text; version=1.0.0")
+    found: dict[str, list[str]] = {}
+    for family in text_string_to_metric_families(page.body.decode()):  # type: ignore[no-untyped-call]
+        for sample in family.samples:
+            if sample.exemplar is not None:
+                assert family.name == "knodel_request_duration_seconds"
+                assert sample.exemplar.value <= float(sample.labels["le"])
+                found.setdefault(sample.labels["protocol"], []).append(sample.exemplar.labels["trace_id"])
+                assert len(sample.exemplar.labels["span_id"]) == 16
+    return found
+
+
+async def test_the_latency_of_requests_has_the_newest_sampled_trace_as_its_exemplar(
+    traced: Trace, collector: Collector
+) -> None:
+    running = await traced(models.double())
+    await running.get("/v2/health/ready", traceparent=PARENT)
+    await call(running, PARENT[:-2] + "00")
+    assert await exemplars(running) == {}
+    for digit in "12":
+        await call(running, f"00-{digit * 32}-{'b' * 16}-01")
+    found = await exemplars(running)
+    assert "2" * 32 in found["v2"] and set(found) == {"v2"}
+    plain = (await ask(running.management_port, http_request("GET", "/metrics"))).body.decode()
+    assert "trace_id" not in plain

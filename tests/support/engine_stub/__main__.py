@@ -66,7 +66,7 @@ async def generate(path: str, body: dict[str, Any], headers: dict[str, str], wri
     usage = {"prompt_tokens": 7, "completion_tokens": count}
     told = {
         "model": body.get("model"), "adapter": body.get("adapter"), "accept": headers.get("accept"),
-        "id": headers.get("x-request-id"),
+        "id": headers.get("x-request-id"), "trace": headers.get("traceparent"),
     }  # fmt: skip
     STATE["running"] += 1
     try:

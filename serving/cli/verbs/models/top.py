@@ -9,8 +9,9 @@ import click
 
 from clusters.base.objects import POD_AUTOSCALER, WARM_POOL
 from serving.cli.base.output import Output
-from serving.cli.context import Session, all_namespaces_option, verb
+from serving.cli.context import Session, all_namespaces_option, parse_timeout, verb
 from serving.cli.settings import prices_in_force
+from serving.client.errors import UsageError
 from serving.cost.bill import Amounts, Bill, Period, make_bills, replicas_of
 from serving.cost.texts import SMALL, UNSET, money, small_money
 from serving.types.annotations import LABEL_MODEL
@@ -18,21 +19,42 @@ from serving.types.settings.prices import HOUR, Prices
 
 PURPOSES = ("serving", "idle", "starting", "canary", "pool")
 NOBODY = (0, 0)
+SORTS = {"requests": "rate", "latency": "p99", "errors": "errors", "queue": "queued", "name": ""}
+"""Values of `--sort`, with the field of `Load` whose largest value comes first; equal ones are sorted by name."""
+DEFAULT_INTERVAL, LEAST_INTERVAL, MOST_INTERVAL = 2.0, 0.2, 3600.0  # s
 
 
-@verb("top", examples=[("Show the cost of this month in all namespaces", "knodel top --period month -A")])
-@click.option("--period", type=click.Choice(get_args(Period)), default="day", show_default=True,
-              help="Current hour, day or month, in UTC.")  # fmt: skip
+@verb(
+    "top",
+    examples=[
+        ("Show the cost of this month in all namespaces", "knodel top --period month -A"),
+        ("Watch requests, latency and queues of all models", "knodel top --watch -A"),
+    ],
+)
+@click.option("--period", type=click.Choice(get_args(Period)), help="Current hour, day or month, in UTC [day].")
+@click.option("-w", "--watch", is_flag=True, help="Show the present load instead of costs, until q or Ctrl-C.")
+@click.option("--interval", metavar="DURATION", help="Time between two updates of --watch [2s].")
+@click.option("--sort", type=click.Choice(list(SORTS)), help="Order of the models of --watch [requests].")
 @all_namespaces_option
-def command(session: Session, period: Period, all_namespaces: bool) -> None:
-    """Show the cost of each model's replicas by activity, most expensive model first.
+def command(
+    session: Session, period: Period | None, watch: bool, interval: str | None, sort: str | None, all_namespaces: bool
+) -> None:
+    """Show the cost of each model's replicas by activity, most expensive model first; or, with --watch, their load.
 
     serving: with requests. idle: ready, without requests. starting: starting or terminating. canary: of a version in a
     canary or rollout. pool: the model's share of warm pools. tokens, cost/1k: tokens of language models, and the total
     cost for 1000 of them.
+
+    With --watch: req/s, p50, p99, errors: responses since the last update, percentiles of their latency, and the share
+    that failed. busy, queue: requests in progress, and those that wait. decision: the last change of the replicas.
     """
-    client = session.client()
     namespace = None if all_namespaces else session.namespace
+    if watch:
+        _watch(session, namespace, period, interval, sort)
+        return
+    if interval is not None or sort is not None:
+        raise UsageError(f"{'--interval' if interval is not None else '--sort'} requires --watch: give both")
+    client, period = session.client(), period or "day"
     autoscalers = client.list(POD_AUTOSCALER, namespace, LABEL_MODEL)["items"]
     pools = client.list(WARM_POOL, namespace)["items"]
     prices, now = prices_in_force(session, client), datetime.now(UTC)
@@ -43,6 +65,19 @@ def command(session: Session, period: Period, all_namespaces: bool) -> None:
         session.output.value(_value(bills, replicas, prices, period))
         return
     _print(session.output, bills, replicas, prices, all_namespaces)
+
+
+def _watch(
+    session: Session, namespace: str | None, period: Period | None, interval: str | None, sort: str | None
+) -> None:
+    from serving.cli.verbs.models.top_watch import watch_load  # reads pages of replicas; costs do not need it
+
+    if period is not None:
+        raise UsageError("--period is for costs, --watch shows the present load: omit one of them")
+    seconds = DEFAULT_INTERVAL if interval is None else parse_timeout(interval, "--interval")
+    if not LEAST_INTERVAL <= seconds <= MOST_INTERVAL:
+        raise UsageError(f"--interval {interval!r}: expected {LEAST_INTERVAL:g} to {MOST_INTERVAL:g} seconds")
+    watch_load(session, namespace, seconds, SORTS[sort or "requests"])
 
 
 def _print(

@@ -13,11 +13,11 @@ from clusters.base.clock import SystemClock
 from clusters.base.errors import KnodelError, Unavailable
 from clusters.base.objects import LEASE, NAMESPACE, SECRET, Key
 from clusters.embedded.cluster import EmbeddedCluster
+from clusters.net.exposition import render
 from clusters.runtime.informer import Informers
 from clusters.runtime.lease import LeaderLease
 from clusters.runtime.manager.fence import FencedCluster
 from clusters.runtime.manager.manager import Component, Manager
-from clusters.runtime.manager.metrics import render
 from tests.support.wait import eventually
 
 PERIOD = 0.05  # s between renewals

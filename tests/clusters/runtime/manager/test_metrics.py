@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from clusters.base.objects import Key
+from clusters.net.exposition import render
 from clusters.runtime.controller import Controller
-from clusters.runtime.manager.metrics import Family, controller_families, one, process_families, render
+from clusters.runtime.manager.metrics import Family, controller_families, one, process_families
 
 
 def test_a_page_has_help_type_and_samples_with_escaped_labels() -> None:

@@ -67,7 +67,7 @@ async def test_an_answer_passes_byte_for_byte(start: Start) -> None:
     answer = await server.post(chat(max_tokens=2), CHAT, **{"x-request-id": "one"})
     assert answer.status == 200
     assert answer.json["choices"][0]["message"]["content"] == "w0 w1 "
-    assert answer.json["told"] == {"model": NAME, "adapter": None, "accept": None, "id": "one"}
+    assert answer.json["told"] == {"model": NAME, "adapter": None, "accept": None, "id": "one", "trace": None}
     assert (await server.post(chat(max_tokens=2), "/v1/chat/completions")).body == (
         await server.post(chat(max_tokens=2), CHAT)
     ).body

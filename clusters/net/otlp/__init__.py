@@ -1,0 +1,1 @@
+"""Export of traces and metrics to an OpenTelemetry collector, by OTLP over HTTP with protobuf."""
