@@ -100,7 +100,7 @@ def test_each_public_name_of_the_package_has_a_heading() -> None:
 
 def test_the_navigation_has_generated_pages() -> None:
     made = configuration(SECTIONS, SOURCES, command_pages())
-    assert '"Operations"' in made
+    assert '"Troubleshooting"' in made
     assert f'"{FOLDER}/deploy.md"' in made
 
 
