@@ -14,7 +14,7 @@ UV := $(VENV)-uv/bin/uv
 # ONNX Runtime 1.29 and newer reports to its makers by default; nothing here does.
 export ORT_DISABLE_TELEMETRY := 1
 
-.PHONY: dist dist-check run-llm test-torch bad-input kserve-samples security sbom help setup run stop test lint format bench bench-cluster simulate gpu races conformance constraints proto schemas clean fuzz test-long test-faults test-faults-long testbed-up testbed-down test-cluster scenarios manifests load soak
+.PHONY: dist dist-check docs docs-serve run-llm test-torch bad-input kserve-samples security sbom help setup run stop test lint format bench bench-cluster simulate gpu races conformance constraints proto schemas clean fuzz test-long test-faults test-faults-long testbed-up testbed-down test-cluster scenarios manifests load soak
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -120,6 +120,12 @@ endif
 
 scenarios: setup ## Run every scenario on both clusters and print one table
 	$(BIN)/python -m tests.scenarios
+
+docs: setup ## Build the site of the documentation in build/site, and check it
+	$(BIN)/python -m tests.docsite build
+
+docs-serve: setup ## Serve the site while you write, on port 8000
+	$(BIN)/python -m tests.docsite serve
 
 manifests: setup ## Write the definitions, the reference, the JSON schema and the files that `knodel install` applies anew
 	$(BIN)/python -m tests.manifests.generate

@@ -27,6 +27,7 @@ from autoscaler.warmpool.claims.pods import is_active
 from clusters.base.objects import Object, condition_of, name_of, parse_timestamp
 
 CRASHES = "CrashLoopBackOff"
+"""Reason of a replica whose process ends again and again."""
 UNSCHEDULABLE = "Unschedulable"
 NODE_WITHIN = 5.0
 """Seconds in which the scheduler may still find a node: terminating replicas free theirs."""

@@ -10,7 +10,7 @@ from autoscaler.warmpool.reasons import PoolRule
 from clusters.base.objects import Object, generation_of, with_condition
 
 READY: Final = "Ready"
-_OBSTACLES: Final = (PoolRule.NO_SEED, PoolRule.NO_SERVER, PoolRule.REFUSED, PoolRule.FAILING)
+OBSTACLES: Final = (PoolRule.NO_SEED, PoolRule.NO_SERVER, PoolRule.REFUSED, PoolRule.FAILING)
 """Reasons for Ready=False, by priority: they last until a user or time resolves them."""
 
 
@@ -39,7 +39,7 @@ def status_differs(pool: Object, wanted: Object) -> bool:
 
 
 def _ready(plan: PoolPlan, now: datetime) -> tuple[str, datetime, str, str]:
-    found = (reason for rule in _OBSTACLES for reason in plan.reasons if reason.rule is rule)
+    found = (reason for rule in OBSTACLES for reason in plan.reasons if reason.rule is rule)
     obstacle = next(found, None)
     if plan.ready >= plan.size and (obstacle is None or obstacle.rule not in (PoolRule.NO_SEED, PoolRule.NO_SERVER)):
         return "True", now, "", ""

@@ -36,6 +36,7 @@ from clusters.net.endpoints import real_ports
 
 START_ERROR: Final = 128  # exit code that container runtimes report for a command that cannot be started
 IMAGE_BACKOFF: Final = "ImagePullBackOff"
+"""Reason of a container whose image does not exist, from the second attempt on."""
 HEALTHY_AFTER: Final = 600.0  # s; a run this long resets the back-off, as in Kubernetes (2 × MaxContainerBackOff)
 
 

@@ -18,7 +18,9 @@ RUNNING: frozenset[Phase] = frozenset({"Progressing", "Paused"})
 REFUSING: frozenset[Phase] = frozenset({"RolledBack", "Failed"})
 """Phases after which the candidate gets no traffic."""
 STABLE_FAILS = "StableVersionFails"
+"""Reason of RolloutHeld while the stable version cannot be compared with."""
 UNANSWERED_REQUESTS = "RequestsUnanswered"
+"""Reason of RolloutHeld while the candidate leaves requests without an answer."""
 NO_ANSWERS = Counts()
 FIELDS = (
     "phase", "candidate", "stable", "startedAt", "since", "seenAt", "pausedAt", "endedAt", "verdict", "reasons",
