@@ -106,6 +106,10 @@ class ApiCalls:
         """Return the JSON object at a path outside the resources, such as `/version`."""
         return (yield from self._call("GET", path))
 
+    def post(self, path: str) -> Call[Object]:
+        """Post nothing to a path outside the resources, and return the JSON object."""
+        return (yield from self._call("POST", path))
+
     def watch(
         self, kind: Kind, namespace: str | None, name: str, version: str, timeout: float
     ) -> Items[tuple[str, Object]]:

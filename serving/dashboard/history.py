@@ -25,10 +25,10 @@ MOST_SERIES: Final = 256
 
 
 class Step(NamedTuple):
-    """The places of a ring: `seconds` for each of `count`."""
+    """The places of a ring: `seconds` for each of `places`."""
 
     seconds: int
-    count: int
+    places: int
 
 
 FINE: Final = Step(5, 180)
@@ -60,7 +60,7 @@ class Reading(NamedTuple):
 
 @dataclass(slots=True)
 class Amount:
-    """Responses in an interval: how many, how many failed, and their times by bucket (`clusters.base.latency_buckets`)."""
+    """Responses in an interval: how many, how many failed, their times by bucket (`clusters.base.latency_buckets`)."""
 
     requests: int = 0
     errors: int = 0
@@ -79,16 +79,16 @@ class Amount:
 
 
 class _Ring:
-    """One table: for each series the values of the last `step.count` steps."""
+    """One table: for each series the values of the last `step.places` steps."""
 
     def __init__(self, step: Step, series: int) -> None:
         self._step = step
-        self._values: NDArray[np.float32] = np.zeros((series, step.count, len(FIELDS)), np.float32)
-        self._steps: NDArray[np.int32] = np.zeros((series, step.count), np.int32)
+        self._values: NDArray[np.float32] = np.zeros((series, step.places, len(FIELDS)), np.float32)
+        self._steps: NDArray[np.int32] = np.zeros((series, step.places), np.int32)
 
     def put(self, series: int, at: float, reading: Reading) -> None:
         number = int(at // self._step.seconds)
-        place = number % self._step.count
+        place = number % self._step.places
         self._values[series, place] = reading
         self._steps[series, place] = number
 
@@ -96,7 +96,7 @@ class _Ring:
         """Return the times (seconds since the epoch) and values of the places that are not empty, oldest first."""
         last = int(until // self._step.seconds)
         steps = self._steps[series]
-        present = np.flatnonzero((steps > last - self._step.count) & (steps <= last))
+        present = np.flatnonzero((steps > last - self._step.places) & (steps <= last))
         order = present[np.argsort(steps[present])]
         return steps[order].astype(np.int64) * self._step.seconds, self._values[series, order]
 

@@ -129,7 +129,7 @@ class Sampler:
         limit = asyncio.Semaphore(AT_ONCE)
         read = await asyncio.gather(*(_read(pages, endpoint, limit) for endpoint, _, _ in found))
         amounts: dict[SeriesName, tuple[Amount, list[str]]] = defaultdict(lambda: (Amount(), []))
-        current: dict[str, Page] = {}
+        current = {endpoint.pod: self._last[endpoint.pod] for endpoint, _, _ in found if endpoint.pod in self._last}
         for (endpoint, labels, namespace), page in zip(found, read, strict=True):
             name = SeriesName(namespace, labels[LABEL_MODEL], labels[LABEL_REVISION])
             if page is None:

@@ -37,6 +37,12 @@ class Session:
     user: str
     token: str = field(default="", repr=False)
     notices: list[str] = field(default_factory=list)
+    namespaces: frozenset[str] | None = None
+    """The namespaces that the user may see; None for all."""
+
+    def sees(self, namespace: str) -> bool:
+        """Return whether the user may see the objects of a namespace."""
+        return self.namespaces is None or namespace in self.namespaces
 
     def allows(self, csrf: str) -> bool:
         """Return whether a form with this hidden field is one of this session."""
@@ -65,10 +71,12 @@ class Sessions:
         expires = self._links.pop(link, 0.0)
         return self.start(user) if self._clock.monotonic() < expires else None
 
-    def start(self, user: str, token: str = "") -> Session:
+    def start(self, user: str, token: str = "", namespaces: frozenset[str] | None = None) -> Session:
         """Start a session."""
         expires = self._clock.monotonic() + self._seconds
-        made = Session(secrets.token_urlsafe(_BYTES), secrets.token_urlsafe(_BYTES), expires, user, token)
+        made = Session(
+            secrets.token_urlsafe(_BYTES), secrets.token_urlsafe(_BYTES), expires, user, token, namespaces=namespaces
+        )
         self._sessions[made.id] = made
         while len(self._sessions) > MOST_SESSIONS:
             del self._sessions[next(iter(self._sessions))]
