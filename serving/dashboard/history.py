@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter, OrderedDict
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -157,9 +156,9 @@ class History:
         """Return the revisions of a model that have readings."""
         return sorted(one.revision for one in self._places if one[:2] == (namespace, model) and one.revision)
 
-    def forget(self, known: Mapping[tuple[str, str], Any]) -> None:
-        """Remove the series of models that are not in `known` (namespace, name) any more."""
-        for name in [one for one in self._places if one[:2] not in known]:
+    def forget(self, namespace: str, model: str) -> None:
+        """Remove the series of a model that was deleted."""
+        for name in [one for one in self._places if one[:2] == (namespace, model)]:
             self._drop(name)
 
     def _place(self, name: SeriesName) -> int:

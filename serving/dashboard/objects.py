@@ -53,8 +53,10 @@ class Objects:
         self._bills: dict[tuple[str, str], Bill] = {}
         self._billed_at: float | None = None
 
-    def _changed(self, _before: Object | None, _after: Object | None) -> None:
+    def _changed(self, before: Object | None, after: Object | None) -> None:
         self.changes += 1
+        if after is None and before is not None and before.get("kind") == MODEL.kind:
+            self.history.forget(namespace_of(before), name_of(before))
 
     @property
     def is_synced(self) -> bool:
