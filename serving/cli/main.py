@@ -55,6 +55,7 @@ SECTIONS = {
     "Platform": {
         "status": "Show the platform and what needs attention on one page.",
         "version": "Show the versions of the command, the platform or the cluster.",
+        "dashboard": "Open the dashboard in a browser.",
         "up": "Start the platform on this machine.",
         "down": "Stop the platform and every process that it started.",
         "doctor": "Find problems on this machine or in a cluster.",

@@ -113,6 +113,10 @@ class ApiCalls:
         raise_failure(answer, self.server, path)
         return answer.content
 
+    def post(self, path: str) -> Call[Object]:
+        """Post nothing to a path outside the resources, and return the JSON object."""
+        return (yield from self._call("POST", path))
+
     def watch(
         self, kind: Kind, namespace: str | None, name: str, version: str, timeout: float
     ) -> Items[tuple[str, Object]]:

@@ -29,6 +29,7 @@ from serving.control_api.status import MalformedRequest, MethodNotAllowed, failu
 log = logging.getLogger(__name__)
 
 METRICS_PATH, TARGETS_PATH = "/metrics", "/metrics/targets"
+LINKS_PATH = "/dashboard/links"
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
 SUBRESOURCES = ("", "status", "log")
 OBJECT_PATHS = tuple(
@@ -70,11 +71,12 @@ class ControlApi:
         trouble: Callable[[], Awaitable[str]] | None = None,
         metrics: Callable[[], Families] = tuple,
         targets: Callable[[], Sequence[Object]] = tuple,
+        link: Callable[[], str] | None = None,
     ) -> None:
         """Serve `kinds` of `cluster`. `trouble` returns why writes fail now, or an empty string.
 
         `metrics` returns the metrics of the platform's page for Prometheus, `targets` the addresses of the model
-        servers for its HTTP service discovery.
+        servers for its HTTP service discovery. `link` returns the path of a new one-time link to the dashboard.
         """
         self._cluster = cluster
         self._kinds = kinds
@@ -86,6 +88,7 @@ class ControlApi:
         self._trouble = trouble
         self._metrics = metrics
         self._targets = targets
+        self._link = link
         self._openapi = OpenApi(kinds)
         self._resources = ResourceHandler(cluster, writable, clock)
 
@@ -98,6 +101,7 @@ class ControlApi:
             Route("/version", self._show_version),
             Route(METRICS_PATH, self._show_metrics),
             Route(TARGETS_PATH, self._discover(lambda: self._targets())),
+            Route(LINKS_PATH, self._make_link, methods=["POST"]),
             Route("/api", self._discover(lambda: discovery.core_versions())),
             Route("/apis", self._discover(lambda: discovery.group_list(self._kinds))),
             Route("/openapi/v2", self._show_openapi_v2),
@@ -132,6 +136,11 @@ class ControlApi:
     async def _show_metrics(self, request: Request) -> Response:
         text, content_type = page_of(self._metrics(), request.headers.get("accept", ""))
         return Response(text, headers={"Content-Type": content_type})
+
+    async def _make_link(self, request: Request) -> Response:
+        if self._link is None:
+            raise NotFound(f"{request.url.path}: this API has no dashboard")
+        return _json({"path": self._link()})
 
     def _discover(self, make: Callable[[], Any]) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(_request: Request) -> Response:

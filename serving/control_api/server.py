@@ -16,6 +16,8 @@ from serving.control_api.body import MAX_BODY
 
 EVENTS = "/events"
 """Path of the webhook. `/NAME` or `/NAMESPACE/NAME` may follow, to select an EventSource."""
+DASHBOARD = "/dashboard"
+"""Path of the dashboard."""
 KEEP_ALIVE = 65  # s, longer than the idle time of kubectl's connections between two commands
 LIMITS = ConnectionLimits(body=2 * MAX_BODY)  # the application refuses large bodies first, with a Status
 SHUTDOWN = 2  # s for open watches to end
@@ -53,17 +55,26 @@ def make_server(app: ASGIApp, certificate: tuple[Path, Path] | None = None) -> H
 
 
 class WithWebhook:
-    """Route requests of `/events` to the webhook and all others to the API with its guard.
+    """Route requests of `/events` to the webhook, of `/dashboard` to the dashboard, all others to the guarded API.
 
-    The webhook authenticates senders itself.
+    The webhook and the dashboard authenticate callers themselves. Without a dashboard, the API gets its requests.
     """
 
-    def __init__(self, api: ASGIApp, webhook: ASGIApp) -> None:
+    def __init__(self, api: ASGIApp, webhook: ASGIApp, dashboard: ASGIApp | None = None) -> None:
         self._api = api
         self._webhook = webhook
+        self._dashboard = dashboard
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Route one request."""
         path = scope.get("path", "")
-        to_webhook = scope["type"] == "http" and (path == EVENTS or path.startswith(f"{EVENTS}/"))
-        await (self._webhook if to_webhook else self._api)(scope, receive, send)
+        app = self._api
+        if scope["type"] == "http" and _is_below(path, EVENTS):
+            app = self._webhook
+        elif self._dashboard is not None and scope["type"] == "http" and _is_below(path, DASHBOARD):
+            app = self._dashboard
+        await app(scope, receive, send)
+
+
+def _is_below(path: str, prefix: str) -> bool:
+    return path == prefix or path.startswith(f"{prefix}/")

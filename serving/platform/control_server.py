@@ -2,7 +2,7 @@
 
 STATE/control.sock   for commands. No other user can listen there, so a command cannot send its token to another user.
 TLS port             for kubectl, which verifies the certificate with the authority in the kubeconfig.
-plain port           for event senders and probes. It accepts no tokens.
+plain port           for event senders, probes and the dashboard. It accepts no tokens.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import socket
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+
+from starlette.types import ASGIApp
 
 from clusters.base.errors import KnodelError
 from clusters.base.removal import remove_files
@@ -74,7 +76,14 @@ class Control:
         """The address of the TLS port, as `host:port`."""
         return _address(self._sockets[1])
 
-    def serve(self, api: ControlApi, webhook: EventsApp, loops: BackgroundTasks, now: datetime) -> None:
+    @property
+    def hosts(self) -> frozenset[str]:
+        """The names and addresses that callers may use."""
+        return HOSTS | {self._settings.address}
+
+    def serve(
+        self, api: ControlApi, webhook: EventsApp, dashboard: ASGIApp, loops: BackgroundTasks, now: datetime
+    ) -> None:
         """Write a new token and the files of callers that use it, then serve requests.
 
         They are a kubeconfig and a configuration of Prometheus. Raises OSError if they cannot be written.
@@ -86,8 +95,8 @@ class Control:
         write_private(self._state / KUBECONFIG_FILE, config.encode())
         scraping = prometheus_config(self.tls_address, self._state / TOKEN_FILE, authority)
         write_private(self._state / PROMETHEUS_FILE, scraping.encode())
-        hosts = HOSTS | {self._settings.address}
-        app, plain = (WithWebhook(api.app(Guard(secret, hosts)), webhook) for secret in (token, None))
+        app = WithWebhook(api.app(Guard(token, self.hosts)), webhook)
+        plain = WithWebhook(api.app(Guard(None, self.hosts)), webhook, dashboard)
         self._sockets.append(unix_sockets.listen(self._state / CONTROL_SOCKET))
         servers = [make_server(plain), make_server(app, (certificate, key)), make_server(app)]
         self._serving = [

@@ -71,6 +71,7 @@ from serving.observability.scraping import scrape_targets
 from serving.platform.admission import make_validators
 from serving.platform.control_server import Control, ensure_key_file
 from serving.platform.controllers import Controllers, Part
+from serving.platform.dashboard import MachineDashboard
 from serving.platform.event_files import EventFiles
 from serving.platform.event_limits import issuer_hosts_of, limits_of
 from serving.platform.kept_files import KeptFiles
@@ -161,7 +162,7 @@ class Platform:
             async with BackgroundTasks() as loops:
                 self._start_loops(loops)
                 await loops.until(self._informers.synced())
-                self._control.serve(self._control_api(), self._webhook, loops, self._clock.now())
+                self._control.serve(self._control_api(), self._webhook, self._dashboard, loops, self._clock.now())
                 await loops.until(self._settled())
                 freeze_loaded_objects()
                 loops.start(collect_rarely(self._clock))
@@ -213,6 +214,7 @@ class Platform:
         issuers = Discovery(lambda: LOOPBACK_HOSTS | issuer_hosts_of(settings.events))
         limits = limits_of(settings.events)
         self._objects = ObjectMetrics(informers)
+        self._dashboard = MachineDashboard(self.state, informers, clock, settings.prices, self._control.hosts)
         self._webhook = make_webhook(cluster, informers[EVENT_SOURCE], issuers, clock, limits=limits, reach=_everywhere)
 
     def _compose_data_plane(self, informers: Informers) -> None:
@@ -268,6 +270,7 @@ class Platform:
             LogRotator(self.state, self._clock, patterns=LOGS, rotated=1).run(),
             *(part.run() for part in (*self._machine, *self._controllers.parts)),
             KeptFiles(self.state / KEPT_FOLDER, self._informers, self._clock).run(),
+            self._dashboard.sampler.run(),
         ):
             loops.start(loop)
         self._routing = loops.start(self._dataplane.run())
@@ -295,6 +298,7 @@ class Platform:
             trouble=self._store.write_error,
             metrics=self._families,
             targets=lambda: scrape_targets(self._informers[POD]),
+            link=self._dashboard.make_link,
         )
 
     def _families(self) -> list[Family | Histogram]:

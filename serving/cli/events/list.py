@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any, get_args
 
 import click
 
-from clusters.base.objects import MODEL_EVENT, Object, name_of, namespace_of, parse_timestamp
-from eventing.objects.apis import ANNOTATION_REPLAY, Phase
+from clusters.base.objects import MODEL_EVENT, Object, name_of, namespace_of
+from eventing.objects.apis import Phase
 from serving.cli.base.output import Output
 from serving.cli.context import Session, all_namespaces_option, verb
 from serving.cli.events.lookup import (
@@ -17,15 +17,12 @@ from serving.cli.events.lookup import (
     arrival_of,
     find_event,
     list_events,
-    model_of,
     selector_of,
-    spec_of,
-    status_of,
 )
 from serving.cli.listing import Listing, show_list, watch_option
 from serving.cli.names import events, models
-from serving.client.client import Client
 from serving.client.errors import UsageError
+from serving.client.models.model_events import model_of, replay, spec_of, status_of
 from serving.control_api.table import age_of
 
 HEADS = ("age", "model", "type", "id", "source", "phase", "message")
@@ -41,8 +38,6 @@ SHOWN = {
     "Trace": "traceparent",
 }
 """Fields of the spec that `show` prints, by label."""
-TICK = timedelta(microseconds=1)
-
 source_option = click.option(
     "--source", default="", metavar="SOURCE", help="Source of the event, if several have this id."
 )
@@ -117,7 +112,7 @@ def replay_command(session: Session, ids: tuple[str, ...], source: str, failed: 
         ]
     else:
         found = [find_event(client, session.namespace, one, source) for one in ids]
-    done = [_replay(client, one) for one in found]
+    done = [client.call(replay, one) for one in found]
     if session.output.structured:
         session.output.value(list_of(done))
         return
@@ -130,14 +125,6 @@ def replay_command(session: Session, ids: tuple[str, ...], source: str, failed: 
 def list_of(objects: list[Object]) -> Object:
     """Return a List object."""
     return {"apiVersion": "v1", "kind": "List", "items": objects}
-
-
-def _replay(client: Client, event: Object) -> Object:
-    """Request a replay with a time after that of the current phase, even if the local clock is behind."""
-    now, reached = datetime.now(UTC), status_of(event).get("at")
-    since = max(now, parse_timestamp(reached) + TICK) if reached else now
-    annotations = {ANNOTATION_REPLAY: since.isoformat(timespec="microseconds").replace("+00:00", "Z")}
-    return client.merge(MODEL_EVENT, name_of(event), namespace_of(event), {"metadata": {"annotations": annotations}})
 
 
 def _row(event: Object, now: datetime) -> list[object]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 from clusters.base.errors import NotFound
 from clusters.base.objects import MODEL_EVENT, Object, name_of
@@ -13,6 +13,7 @@ from eventing.objects.model_event import event_name
 from eventing.objects.outgoing import OUT
 from serving.client.client import Client
 from serving.client.errors import DoesNotExist, UsageError
+from serving.client.models.model_events import spec_of
 
 NAME: Final = re.compile(r"[eo]-[0-9a-f]{40}")
 DIRECTIONS: Final = {"in": f"{LABEL_DIRECTION}!={OUT}", "out": f"{LABEL_DIRECTION}={OUT}", "all": ""}
@@ -55,21 +56,3 @@ def find_event(client: Client, namespace: str, id: str, source: str = "") -> Obj
             f"{len(found)} events have the id {id}, {listed}: select one with --source, or by its object name"
         )
     return found[0]
-
-
-def spec_of(event: Object) -> dict[str, Any]:
-    """Return the spec of the event; empty if it is missing or not an object."""
-    spec = event.get("spec")
-    return spec if isinstance(spec, dict) else {}
-
-
-def status_of(event: Object) -> dict[str, Any]:
-    """Return the status of the event; phase Accepted if it is missing."""
-    status = event.get("status")
-    return {"phase": "Accepted", **(status if isinstance(status, dict) else {})}
-
-
-def model_of(event: Object) -> str:
-    """Return `NAMESPACE/NAME` of its Model; empty for none."""
-    model = spec_of(event).get("model")
-    return f"{model.get('namespace', '')}/{model.get('name', '')}" if isinstance(model, dict) else ""

@@ -9,11 +9,12 @@ from clusters.base.objects import MODEL, Object, name_of
 from eventing.objects.outgoing import is_outgoing
 from serving.cli.context import Session, verb
 from serving.cli.events.list import list_of, source_option
-from serving.cli.events.lookup import find_event, list_events, spec_of
-from serving.cli.events.timeline import cause_of, timeline
+from serving.cli.events.lookup import find_event, list_events
 from serving.cli.names import events
 from serving.client.client import Client
 from serving.client.errors import UsageError
+from serving.client.models.event_timeline import cause_of, timeline
+from serving.client.models.model_events import spec_of
 
 
 @verb("trace", examples=[("Show what an event caused", "knodel events trace train-42")])

@@ -16,7 +16,8 @@ from serving.cli.addresses import aligned
 from serving.cli.base.output import Output
 from serving.cli.context import Session, parse_timeout, verb
 from serving.cli.names import model_name
-from serving.cli.rollout_view import (
+from serving.client.errors import FAILED, ROLLED_BACK, TimedOut
+from serving.client.models.rollout_view import (
     HEADS,
     RolloutView,
     bar,
@@ -27,7 +28,6 @@ from serving.cli.rollout_view import (
     title,
     view_of,
 )
-from serving.client.errors import FAILED, ROLLED_BACK, TimedOut
 from serving.client.models.watching import DELETED, watch_objects
 from serving.reconciler.rollout.commands import NoRollout
 from serving.reconciler.rollout.state import Phase

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from clusters.base.objects import MODEL, Object, parse_timestamp
-from serving.cli.rollout_view import bar, change_line, comparisons, duration, steps_line, title, view_of
+from serving.client.models.rollout_view import bar, change_line, comparisons, duration, steps_line, title, view_of
 from serving.reconciler.rollout.judging.verdict import Verdict
 from serving.reconciler.rollout.state import Judgement, Phase, RolloutState
 from tests.serving.cli.conftest import Served, check

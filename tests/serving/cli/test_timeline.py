@@ -7,7 +7,7 @@ from typing import Any
 from clusters.base.objects import Key, Object, parse_timestamp
 from eventing.objects.outbox import ROLLED_BACK, STARTED, OutboxEntry
 from eventing.objects.outgoing import make_outgoing
-from serving.cli.events.timeline import timeline
+from serving.client.models.event_timeline import timeline
 from serving.reconciler.rollout.judging.verdict import Verdict
 from serving.reconciler.rollout.state import Judgement, Passed, RolloutState
 

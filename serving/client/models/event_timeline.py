@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from clusters.base.objects import Object, parse_timestamp
-from serving.cli.events.lookup import model_of, spec_of, status_of
+from serving.client.models.model_events import model_of, spec_of, status_of
 from serving.reconciler.rollout.state import Judgement, Passed, join_reasons, moment, rollout_of
 from serving.types.model import HistoryEntry, history_of
 

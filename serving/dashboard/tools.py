@@ -1,0 +1,231 @@
+"""What the pages read on demand, apart from objects: logs, findings of doctor, GPUs, the audit log, predictions."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeVar
+
+from clusters.base.clock import Clock
+from clusters.base.errors import KnodelError
+from clusters.base.objects import timestamp
+from serving.client.blocking import BlockingDriver, HttpTransport
+from serving.client.effects import Call, HttpRequest, Items, each, exchange
+from serving.client.errors import UsageError
+from serving.client.inference.example import example_request
+from serving.client.inference.ingress import ingress_target
+from serving.client.models.logs import ReplicaLine, logs
+from serving.client.platform_ref import PlatformRef
+from serving.dashboard.access import Access
+from serving.dashboard.commands import run_command, run_operation
+from serving.dashboard.sessions import Session
+from serving.modelserver.base.headers import REVISION
+
+T = TypeVar("T")
+
+TAIL: Final = 300
+"""Lines of each replica's log."""
+MOST_LINE: Final = 4000
+"""Characters of a line that are shown."""
+PREDICT_SECONDS: Final = 60.0
+MOST_ANSWER: Final = 100_000
+"""Characters of a model's response that are shown."""
+MOST_RECORDS: Final = 500
+AUDIT_FIELDS: Final = ("method", "path", "status", "client", "agent")
+GPUS_EVERY: Final = 30.0
+"""Seconds for which the reading of the GPUs is shown again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """The findings of doctor, and when it ran."""
+
+    at: str
+    rows: Sequence[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """A response of a model."""
+
+    status: int
+    revision: str
+    milliseconds: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class GpuReading:
+    """The GPUs, or why they cannot be read."""
+
+    rows: Sequence[dict[str, Any]] = ()
+    note: str = ""
+
+
+class Tools(Protocol):
+    """What depends on the kind of platform."""
+
+    findings: Findings | None
+
+    async def logs(self, session: Session, namespace: str, name: str) -> tuple[list[tuple[str, str]], str]:
+        """Return the last lines of all replicas as (replica, line), and a note why there are none."""
+        ...
+
+    async def examine(self, session: Session) -> None:
+        """Run doctor, and keep its findings. Raises KnodelError."""
+        ...
+
+    async def gpus(self) -> GpuReading:
+        """Return the GPUs and who holds them."""
+        ...
+
+    def audit(self) -> Sequence[dict[str, Any]]:
+        """Return the last changes and refusals, newest first."""
+        ...
+
+    async def example(self, session: Session, namespace: str, name: str) -> str:
+        """Return an example request of a model. Raises KnodelError."""
+        ...
+
+    async def predict(self, session: Session, namespace: str, name: str, body: str) -> Prediction:
+        """Send a request to a model. Raises KnodelError."""
+        ...
+
+
+class LocalTools:
+    """The tools of one machine."""
+
+    def __init__(self, state: Path, access: Access, clock: Clock) -> None:
+        self.findings: Findings | None = None
+        self._state = state
+        self._access = access
+        self._clock = clock
+        self._records = AuditRecords()
+        self._gpus: tuple[float, GpuReading] | None = None
+
+    async def logs(self, session: Session, namespace: str, name: str) -> tuple[list[tuple[str, str]], str]:
+        """Return the last lines of all replicas; of those that ended in the last day, if none runs."""
+        connect = partial(self._access.connect, session)
+
+        def lines(api: Any) -> Call[list[tuple[str, str]]]:
+            return _collected(logs(api, name, namespace, state=self._state, tail=TAIL))
+
+        try:
+            return await run_operation(connect, lines, PREDICT_SECONDS), ""
+        except KnodelError as error:
+            return [], str(error)
+
+    async def examine(self, session: Session) -> None:
+        """Run `knodel doctor`. Raises KnodelError."""
+        rows = await run_command(["doctor"], self._state)
+        self.findings = Findings(timestamp(self._clock.now()), rows)
+
+    async def gpus(self) -> GpuReading:
+        """Run `knodel gpus`, at most once in GPUS_EVERY seconds."""
+        now = self._clock.monotonic()
+        if self._gpus is None or now - self._gpus[0] > GPUS_EVERY:
+            try:
+                found = await run_command(["gpus", "-A"], self._state)
+                reading = GpuReading(
+                    found.get("gpus") or (), "" if found.get("gpus") else "This machine has no NVIDIA GPUs."
+                )
+            except KnodelError as error:
+                reading = GpuReading(note=str(error))
+            self._gpus = (now, reading)
+        return self._gpus[1]
+
+    def audit(self) -> Sequence[dict[str, Any]]:
+        """Return what the control API and the dashboard logged since the platform started."""
+        return self._records.newest()
+
+    async def example(self, session: Session, namespace: str, name: str) -> str:
+        """Return the example request that `knodel predict --example` sends."""
+        return await _in_thread(self._example(name, namespace))
+
+    def _example(self, name: str, namespace: str) -> Call[str]:
+        entrance = yield from ingress_target(PlatformRef(self._state), name, namespace)
+        text = yield from example_request(entrance, name, PREDICT_SECONDS)
+        return json.dumps(json.loads(text), indent=2) if len(text) < MOST_LINE else text
+
+    async def predict(self, session: Session, namespace: str, name: str, body: str) -> Prediction:
+        """Send a request as `knodel predict -d` does. Raises UsageError for a body that is not JSON."""
+        try:
+            json.loads(body)
+        except (ValueError, RecursionError) as error:
+            raise UsageError(f"the request is not JSON: {error}") from error
+        return await _in_thread(self._predict(name, namespace, body.encode()))
+
+    def _predict(self, name: str, namespace: str, body: bytes) -> Call[Prediction]:
+        entrance = yield from ingress_target(PlatformRef(self._state), name, namespace)
+        headers = {**entrance.headers, "Content-Type": "application/json"}
+        target, began = f"/v2/models/{name}/infer", time.perf_counter()
+        answer = yield from exchange(HttpRequest(entrance.endpoint, "POST", target, headers, body, PREDICT_SECONDS))
+        took = 1000 * (time.perf_counter() - began)
+        text = answer.content.decode("utf-8", "replace")[:MOST_ANSWER]
+        return Prediction(answer.status, answer.headers.get(REVISION.decode(), ""), took, pretty(text))
+
+
+class AuditRecords(logging.Handler):
+    """Keeps the last lines of the audit log and of the dashboard's actions, in memory."""
+
+    AUDITED: Final = "serving.control_api.audit"
+    ACTIONS: Final = "serving.dashboard.app"
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self._kept: deque[dict[str, Any]] = deque(maxlen=MOST_RECORDS)
+        for name in (self.AUDITED, self.ACTIONS):
+            logging.getLogger(name).addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a line."""
+        at, text = timestamp(datetime.fromtimestamp(record.created, UTC)), record.getMessage()
+        self._kept.append({"at": at, **audit_fields(text)})
+
+    def newest(self) -> list[dict[str, Any]]:
+        """Return the lines, newest first."""
+        return list(reversed(self._kept))
+
+
+def audit_fields(text: str) -> dict[str, Any]:
+    """Return the fields of a line: those of the audit log, or only its text. Pure."""
+    kind, _, rest = text.partition(" ")
+    if kind == "audit":
+        with contextlib.suppress(ValueError, AttributeError):
+            found = json.loads(rest)
+            return {"text": "", **{name: found.get(name, "") for name in AUDIT_FIELDS}}
+    return {"text": text.removeprefix("dashboard: "), **dict.fromkeys(AUDIT_FIELDS, "")}
+
+
+def pretty(text: str) -> str:
+    """Return JSON with indents; other texts unchanged. Pure."""
+    try:
+        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _collected(items: Items[ReplicaLine]) -> Call[list[tuple[str, str]]]:
+    """Return all lines of an operation that yields them."""
+    found: list[tuple[str, str]] = []
+
+    def keep(line: ReplicaLine) -> Call[bool]:
+        yield from ()
+        found.append((line.replica, line.line.decode("utf-8", "replace").rstrip("\n")[:MOST_LINE]))
+        return False
+
+    yield from each(items, keep)
+    return found
+
+
+async def _in_thread(call: Call[T]) -> T:
+    return await asyncio.to_thread(BlockingDriver(HttpTransport()).run, call)

@@ -1,0 +1,1 @@
+"""The values that the pages show, from objects. Pure."""

@@ -1,0 +1,57 @@
+"""The dashboard of one machine: its history from the start, its pages from the first request on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import partial
+from pathlib import Path
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from autoscaler.metrics.pod_http import PodHttpClient
+from clusters.base.clock import Clock
+from clusters.runtime.informer import Informers
+from serving.dashboard.history import History
+from serving.dashboard.objects import Objects
+from serving.dashboard.sampler import TIMEOUT, Sampler
+from serving.dashboard.sessions import Sessions
+from serving.types.settings.prices import Prices
+
+LOGIN = "/dashboard/login"
+
+
+class MachineDashboard:
+    """Create it before the informers run. The application, with its templates, is made at the first request.
+
+    `hosts` are the names of its address.
+    """
+
+    def __init__(self, state: Path, informers: Informers, clock: Clock, prices: Prices, hosts: Collection[str]) -> None:
+        history = History()
+        self._objects = Objects(informers, history, clock, lambda: prices)
+        self.sampler = Sampler(self._objects.pods, partial(PodHttpClient, TIMEOUT), history, clock)
+        self._sessions = Sessions(clock)
+        self._state = state
+        self._clock = clock
+        self._hosts = hosts
+        self._app: ASGIApp | None = None
+
+    def make_link(self) -> str:
+        """Return the path of a new one-time link."""
+        self._make()  # the audit of the dashboard begins before anybody logs in
+        return f"{LOGIN}?link={self._sessions.make_link()}"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        await self._make()(scope, receive, send)
+
+    def _make(self) -> ASGIApp:
+        if self._app is None:
+            from serving.dashboard.access import LocalAccess
+            from serving.dashboard.app import Dashboard
+            from serving.dashboard.tools import LocalTools
+
+            access = LocalAccess(self._state)
+            tools = LocalTools(self._state, access, self._clock)
+            self._app = Dashboard(self._objects, self.sampler, self._sessions, access, tools, self._clock, self._hosts)
+        return self._app
