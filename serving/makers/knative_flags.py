@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from serving.types.model import Model, claims_of
+from serving.types.model import Model, claims_of, sizes_of
 
 NAMESPACE = "knative-serving"
 
@@ -131,12 +131,11 @@ def flags_needed(model: Model) -> tuple[Flag, ...]:
 
     `ACTIVATOR_METRICS` is not required: without it a Model keeps a replica. Only WarmPools need `ZERO_INITIAL_SCALE`.
     """
-    all_resources = [model.spec.resources, *(variant.resources for variant in model.spec.variants)]
     needs = {
         TAG_HEADER: model.spec.rollout is not None or any(entry.tag for entry in model.spec.traffic),
         EMPTY_DIR: True,
         NO_LIMIT: model.spec.container_concurrency == 0,
         VOLUME_CLAIMS: bool(claims_of(model.spec)),
-        AFFINITY: any(resources.gpu_types for resources in all_resources),
+        AFFINITY: any(resources.gpu_types for resources in sizes_of(model.spec)),
     }
     return tuple(flag for flag in (*FLAGS, *GPU_FLAGS) if needs.get(flag, False))

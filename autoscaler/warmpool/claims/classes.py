@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from autoscaler.warmpool.claims.marks import DIGESTS_VARIABLE, DIGESTS_VOLUME
-from clusters.base.objects import Object
+from clusters.base.objects import ANNOTATION_GPU_FRACTION, Object
 
 HASH_LENGTH: Final = 16
 """Hex digits, 64 bits: two of a thousand classes collide once in 10^13 clusters."""
@@ -43,10 +43,14 @@ def pool_class(template: Object, found: str = DEFAULT_FORMAT) -> str:
 
     Classes are equal for Pod specs that are equal without the serving container's arguments, except for the model's
     format, and without the names of revision, configuration and service. A member has the engine of one format, and may
-    run code only for formats that need it. `found` is the format of a template without one: for a revision, the format
-    that its server detected in the artifact. The namespace is not part of the class and must be compared separately.
+    run code only for formats that need it. The part of a GPU, an annotation, belongs to the class. `found` is the
+    format of a template without one: for a revision, the format that its server detected in the artifact. The namespace
+    is not part of the class and must be compared separately.
     """
-    text = json.dumps(_essence(template["spec"], found), sort_keys=True, separators=(",", ":"))
+    essence = _essence(template["spec"], found)
+    if part := ((template.get("metadata") or {}).get("annotations") or {}).get(ANNOTATION_GPU_FRACTION):
+        essence[ANNOTATION_GPU_FRACTION] = part
+    text = json.dumps(essence, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:HASH_LENGTH]
 
 

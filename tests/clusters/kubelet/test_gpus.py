@@ -225,6 +225,7 @@ def test_the_reason_of_waiting_names_parts_and_failures() -> None:
     assert waiting_message(MACHINE, held, ("GPU-1",), Request(1)) == (
         f"0/2 GPUs free (0.4 of others), 1 failed, and the Pod requests 1 {GPU}: it starts when others end"
     )
+    assert f"and the Pod requests 0.3 {GPU}" in waiting_message(MACHINE, held, (), Request(1, 300))
 
 
 def test_a_broken_record_is_no_assignment() -> None:
