@@ -15,8 +15,9 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from autoscaler.gpu.units import part_of_gpu
-from autoscaler.metrics.stat import Sample
+from autoscaler.metrics.stat import Sample, Signals
 from autoscaler.usage.meter import BESIDE_ANNOTATION, HOUR, KEPT_HOURS, NOTHING, Replica, Spent, Usage, hours_between
+from autoscaler.usage.signals import mean_signals
 from autoscaler.usage.tokens import TokenReadings
 from autoscaler.warmpool.claims.pods import FINISHED
 from autoscaler.warmpool.spec import requests_of
@@ -52,6 +53,7 @@ class Account:
     changes: int = 0  # of the usage, since the start
     saved: int = 0  # value of `changes` at the last write
     saved_at: float = float("-inf")
+    signals: Signals | None = None  # of the last readings
     _counted: ClockReading | None = None
     _read_at: float = float("-inf")
     _totals: dict[str, tuple[float, float]] = field(default_factory=dict)
@@ -104,6 +106,7 @@ class Account:
                 self._busy += min(max(0.0, sample.busy_seconds - total), sample.at - at)
             self._totals[pod] = sample.at, sample.busy_seconds
         self._read_at = now.monotonic
+        self.signals = mean_signals(last.values())
         self.allocate(now)
         grown = self._tokens.growth(last)
         self._add(Spent(prompt_tokens=grown.prompt, completion_tokens=grown.completion), now.wall)

@@ -15,6 +15,7 @@ from clusters.net.exposition import Buckets, Family, Histogram, process_families
 from serving.modelserver.base.latency import LATENCY_BOUNDS, LATENCY_EDGES, BucketCounter, by_bound
 from serving.modelserver.base.split import SplitStats
 from serving.modelserver.base.stats import StartupTimes, Stats
+from serving.modelserver.observe.gpus import gpu_families
 
 BATCH_BOUNDS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _MS: Final = 1000
@@ -96,7 +97,9 @@ class MetricsPage:
         """Return the current content of the page."""
         revision = self._stats.revision
         counted = self._metrics.families(revision)
-        return render([*counted, *stats_families(self._stats), *self._more(), *process_families()])
+        return render(
+            [*counted, *stats_families(self._stats), *gpu_families(self._stats), *self._more(), *process_families()]
+        )
 
 
 def stats_families(stats: Stats) -> list[Family]:

@@ -112,8 +112,12 @@ def waiting_message(machine: Machine, held: Iterable[Assignment], lost: Collecti
     in_parts = f" ({', '.join(parts)} of others)" if parts else ""
     failed = f", {len(lost)} failed" if lost else ""
     usable = total - len(lost)
-    enough = request.count <= usable
-    then = "it starts when others end" if enough else f"reduce resources.gpu to {usable} or fewer"
+    if request.count <= usable:
+        then = "it starts when others end"
+    elif lost:
+        then = "`nvidia-smi` shows the state of the failed ones"
+    else:
+        then = f"reduce resources.gpu to {usable} or fewer"
     return f"{free}/{total} GPUs free{in_parts}{failed}, and the Pod requests {request}: {then}"
 
 
