@@ -30,6 +30,7 @@ class Shape:
     """The GPUs of one replica: `pods` Pods with `units` of the resource each, each on any node.
 
     `types` are the allowed types of GPU, best first; empty allows all. Node selector and tolerations are the Pod's.
+    `part`: the Pod has a part of one GPU, and `units` are thousandths of it.
     """
 
     resource: str
@@ -38,6 +39,7 @@ class Shape:
     types: tuple[str, ...] = ()
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Mapping[str, Any], ...] = ()
+    part: bool = False
 
     @property
     def amount(self) -> int:
@@ -120,7 +122,7 @@ class Gift:
     """Units that another claim gives back for this one."""
 
     giver: str
-    units: int
+    units: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,27 +136,28 @@ class Grant:
     want: int
     rule: Rule
     resource: str
-    total: int = 0
-    others: int = 0
+    total: float = 0
+    others: float = 0
     gifts: tuple[Gift, ...] = ()
 
     @property
     def message(self) -> str:
         """The grant as one line of text."""
+        replicas = f"{self.want} replica{'' if self.want == 1 else 's'}"
         if self.rule is Rule.ALL:
-            text = f"gets {self.replicas} of {self.want} replicas with {self.resource}"
+            text = f"gets {self.replicas} of {replicas} with {self.resource}"
         else:
-            text = f"wants {self.want} replicas and gets {self.replicas}: {_TEXTS[self.rule]}".format(
+            text = f"wants {replicas} and gets {self.replicas}: {_TEXTS[self.rule]}".format(
                 resource=self.resource, total=self.total, others=self.others
             )
-        gifts = ", ".join(f"{gift.giver} gives {gift.units}" for gift in self.gifts)
+        gifts = ", ".join(f"{gift.giver} gives {gift.units:g}" for gift in self.gifts)
         return f"{text}; {gifts}" if gifts else text
 
 
 _TEXTS: Mapping[Rule, str] = {
-    Rule.SHORT: "{others} of {total} {resource} are held by others before it",
+    Rule.SHORT: "{others:g} of {total:g} {resource} are held by others before it",
     Rule.LIMIT: "the limit of its namespace for {resource} is reached",
-    Rule.GANG: "its minimum does not fit into the {total} {resource}, of which others hold {others}",
+    Rule.GANG: "its minimum does not fit into the {total:g} {resource}, of which others hold {others:g}",
     Rule.SETTLING: "free {resource} are given to training after a while without changes",
     Rule.NONE_FITS: "no node has the {resource} that one Pod takes",
 }

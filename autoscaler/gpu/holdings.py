@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from typing import NamedTuple
 
 from autoscaler.gpu.claims import Place
 from autoscaler.gpu.dra import DraObjects
-from autoscaler.gpu.inventory import Inventory, make_inventory
+from autoscaler.gpu.inventory import Inventory, make_inventory, parts_of
 from autoscaler.gpu.owners import owner_of
 from autoscaler.warmpool.claims.marks import LABEL_POOL
 from clusters.base.objects import LABEL_REVISION, Key, Object, controller_of, key_of, labels_of, namespace_of, uid_of
@@ -59,7 +60,8 @@ class Snapshot:
             for resource, units in node.allocatable.items():
                 if not units:  # as if the node did not have the resource
                     continue
-                others = sum(pod.amounts.get(resource, 0) for pod in node.pods if pod.key not in theirs)
+                foreign = [pod for pod in node.pods if pod.key not in theirs]
+                others = math.ceil(sum(pod.amounts.get(resource, 0) for pod in foreign) + parts_of(foreign, resource))
                 yield Place(
                     node.name,
                     resource,

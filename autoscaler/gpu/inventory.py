@@ -14,7 +14,7 @@ from typing import Any
 from autoscaler.gpu import hami
 from autoscaler.gpu.dra import Devices, DraObjects, read_devices
 from autoscaler.gpu.owners import Owner, owner_of
-from autoscaler.gpu.units import Amounts, is_gpu, read_units, requested_by, type_of
+from autoscaler.gpu.units import Amounts, is_gpu, part_of_gpu, read_units, requested_by, type_of
 from autoscaler.warmpool.claims.pods import FINISHED
 from clusters.base.objects import (
     NVIDIA_GPU,
@@ -29,6 +29,7 @@ from clusters.base.objects import (
     name_of,
     uid_of,
 )
+from clusters.base.quantities import THOUSANDTHS
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,8 @@ class GpuPod:
     """A Pod, or an allocated ResourceClaim without a Pod, that holds or awaits GPUs.
 
     `recreated`: a controller creates another Pod when this one is evicted. `needs_no_other`: it needs no other node
-    when its node is drained, as it is a DaemonSet's or being deleted.
+    when its node is drained, as it is a DaemonSet's or being deleted. `part`: thousandths of a GPU that it
+    shares, on one machine.
     """
 
     key: Key
@@ -46,6 +48,7 @@ class GpuPod:
     tolerations: tuple[Mapping[str, Any], ...] = ()
     recreated: bool = True
     needs_no_other: bool = False
+    part: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +115,20 @@ def make_inventory(
         amounts = {**requested_by(pod), **hami.held_by(annotations_of(pod))}
         for resource, units in devices.held.get(uid_of(pod), {}).items():
             amounts[resource] = max(units, amounts.get(resource, 0))
-        if counted := {one: units for one, units in amounts.items() if is_counted(one)}:
-            node = str((pod.get("spec") or {}).get("nodeName") or "")
+        node = str((pod.get("spec") or {}).get("nodeName") or "")
+        counted = {one: units for one, units in amounts.items() if is_counted(one)}
+        if counted or (node and part_of_gpu(pod)):
             on.setdefault(node, []).append(_gpu_pod(pod, owner_of(pod, by_uid), counted))
     for node, claim, held in devices.without_pod(by_uid):
         owner = Owner("ResourceClaim", claim.namespace, claim.name)
         on.setdefault(node, []).append(GpuPod(claim, owner, held, recreated=False))
     found = [_gpu_node(one, devices, is_counted, on.get(name_of(one), ())) for one in sorted(nodes, key=name_of)]
     return Inventory(tuple(one for one in found if one.allocatable), _sorted(on.get("", ())), devices.remarks)
+
+
+def parts_of(pods: Iterable[GpuPod], resource: str) -> float:
+    """Return the GPUs that Pods with parts of them hold together."""
+    return sum(pod.part for pod in pods) / THOUSANDTHS if resource == NVIDIA_GPU else 0.0
 
 
 def _gpu_pod(pod: Object, owner: Owner, amounts: Amounts) -> GpuPod:
@@ -132,6 +141,7 @@ def _gpu_pod(pod: Object, owner: Owner, amounts: Amounts) -> GpuPod:
         tolerations=tuple(spec.get("tolerations") or ()),
         recreated=controller is not None or owner.kind != "Pod",
         needs_no_other=is_deleting(pod) or (controller or {}).get("kind") in ("DaemonSet", "Node"),
+        part=part_of_gpu(pod),
     )
 
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 from autoscaler.gpu.claims import Claim, Grant
-from autoscaler.gpu.inventory import GpuNode
+from autoscaler.gpu.inventory import GpuNode, parts_of
 from clusters.net.exposition import Family
 
 
 def gpu_families(nodes: Iterable[GpuNode], claims: Iterable[Claim], grants: Mapping[str, Grant]) -> Iterator[Family]:
     """Yield the metrics. A claim without a grant gets what it wants, because everything fits."""
-    units: Counter[tuple[str, str, str]] = Counter()
+    units: defaultdict[tuple[str, str, str], float] = defaultdict(float)
     for node in nodes:
         for resource, total in node.allocatable.items():
             kind = node.types.get(resource, "")
             units[resource, kind, "total"] += total
-            units[resource, kind, "held"] += node.held(resource)
+            units[resource, kind, "held"] += node.held(resource) + parts_of(node.pods, resource)
     yield Family(
         "knodel_gpu_units",
         "gauge",

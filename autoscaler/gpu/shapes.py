@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from autoscaler.gpu.claims import Shape
-from autoscaler.gpu.units import is_gpu, read_units, requested_by
+from autoscaler.gpu.units import is_gpu, part_of_gpu, read_units, requested_by
 from clusters.base.objects import NVIDIA_GPU, Object, annotations_of
 
 ANNOTATION_WORKERS: Final = "knodel.dev/workers"
@@ -25,6 +25,9 @@ def shape_of(template: Object, types: str = "") -> Shape | None:
 
     `types` is the value of `ANNOTATION_TYPES`. Of several kinds of GPU only the first one counts.
     """
+    allowed = tuple(filter(None, (name.strip() for name in types.split(","))))
+    if part := part_of_gpu(template):
+        return Shape(NVIDIA_GPU, part, types=allowed, part=True)
     own = requested_by(template)
     count, beside = _workers(annotations_of({"metadata": {}, **template}).get(ANNOTATION_WORKERS, "{}"))
     resource = next((name for name in sorted({*own, *beside}) if is_gpu(name)), "")
@@ -36,7 +39,7 @@ def shape_of(template: Object, types: str = "") -> Shape | None:
         resource,
         max(leader, worker),
         bool(leader) + (count if worker else 0),
-        tuple(filter(None, (name.strip() for name in types.split(",")))),
+        allowed,
         dict(spec.get("nodeSelector") or {}),
         tuple(spec.get("tolerations") or ()),
     )

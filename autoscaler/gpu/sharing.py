@@ -15,11 +15,12 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from autoscaler.gpu.allocator import Allocation, AllocatorState, allocate, exceeds
-from autoscaler.gpu.claims import AllocationSettings, Claim, Shape
+from autoscaler.gpu.claims import AllocationSettings, Claim, Place, Shape
 from autoscaler.gpu.elastic import ElasticJob, read_job
 from autoscaler.gpu.holdings import Holder, Snapshot
 from autoscaler.gpu.owners import LABEL_MODEL, Owner
 from autoscaler.gpu.page import gpu_families
+from autoscaler.gpu.parts import claims_in_parts, has_parts, in_units, places_in_parts, settings_in_parts
 from autoscaler.gpu.shapes import ANNOTATION_PRIORITY, ANNOTATION_TYPES, ANNOTATION_WEIGHT, shape_of
 from autoscaler.gpu.watch import GpuWatch
 from autoscaler.scaling.multi_scaler import Limit
@@ -267,9 +268,7 @@ class GpuSharing:
         snapshot = self._watch.snapshot()
         claims, names = self._make_claims(snapshot, jobs, now)
         places = list(snapshot.places(names))
-        allocation = Allocation({}, state, {})
-        if jobs or exceeds(places, claims.values()):
-            allocation = allocate(places, list(claims.values()), self._settings, state, now)
+        allocation = self._allocate(places, list(claims.values()), now, exact=bool(jobs))
         grants = allocation.grants
         limits = {
             holder: Limit(grants[name].replicas, grants[name].message)
@@ -283,6 +282,18 @@ class GpuSharing:
             if (name := names.get(job.holder, "")) in grants and claims[name].shape.resource in known
         }
         self._publish(_Decided(allocation, claims, names, limits, sizes, snapshot))
+
+    def _allocate(self, places: Sequence[Place], claims: Sequence[Claim], now: float, *, exact: bool) -> Allocation:
+        """Return the grants. There are none if everything fits, unless they must be `exact` or settings limit them."""
+        state, settings = self._decided.allocation.state, self._settings
+        exact = exact or bool(settings.reserve) or any(tenant.limit for tenant in settings.tenants.values())
+        if parts := has_parts(claims):
+            places, claims = places_in_parts(places), claims_in_parts(claims)
+            settings = settings_in_parts(settings)
+        if not (exact or exceeds(places, claims)):
+            return Allocation({}, state, {})
+        allocation = allocate(places, claims, settings, state, now)
+        return in_units(allocation) if parts else allocation
 
     def _publish(self, decided: _Decided) -> None:
         former, self._decided = self._decided, decided

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
-from clusters.base.objects import NVIDIA_GPU, Object
-from clusters.base.quantities import parse_quantity
+from clusters.base.objects import ANNOTATION_GPU_FRACTION, NVIDIA_GPU, Object, annotations_of
+from clusters.base.quantities import parse_part, parse_quantity
 
 Amounts = Mapping[str, int]
 """Units by the name of the resource."""
@@ -86,6 +86,14 @@ def requested_by(pod: Object) -> Amounts:
     for container in spec.get("containers") or ():
         running += _limits(container)
     return dict(most | running)
+
+
+def part_of_gpu(pod: Object) -> int:
+    """Return the thousandths of a GPU that a Pod or Pod template requests by an annotation; 0 without a valid one."""
+    try:
+        return parse_part(annotations_of({"metadata": {}, **pod}).get(ANNOTATION_GPU_FRACTION, ""))
+    except ValueError:
+        return 0
 
 
 def _limits(container: Object) -> Counter[str]:

@@ -15,10 +15,21 @@ from autoscaler.gpu import hami
 from autoscaler.gpu.dra import DraObjects
 from autoscaler.gpu.elastic import ANNOTATION_ELASTIC
 from autoscaler.gpu.holdings import Snapshot, make_snapshot
+from autoscaler.gpu.units import part_of_gpu
 from autoscaler.warmpool.claims.pods import FINISHED
 from clusters.base.api import Cluster, Trim
 from clusters.base.clock import Clock
-from clusters.base.objects import DEVICE_CLASS, NODE, POD, RESOURCE_CLAIM, RESOURCE_SLICE, Kind, Object, annotations_of
+from clusters.base.objects import (
+    ANNOTATION_GPU_FRACTION,
+    DEVICE_CLASS,
+    NODE,
+    POD,
+    RESOURCE_CLAIM,
+    RESOURCE_SLICE,
+    Kind,
+    Object,
+    annotations_of,
+)
 from clusters.runtime.informer import Informer
 
 KEPT_FOR: Final = 300.0
@@ -117,12 +128,14 @@ def trim_pod(pod: Object) -> Object | None:
     """Return the fields of a Pod that count; None for one without extended resources and devices."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     containers = {name: _containers(spec.get(name)) for name in ("initContainers", "containers")}
-    if status.get("phase") in FINISHED or not (any(containers.values()) or spec.get("resourceClaims")):
+    has_gpus = any(containers.values()) or spec.get("resourceClaims") or part_of_gpu(pod)
+    if status.get("phase") in FINISHED or not has_gpus:
         return None
     others = {name: spec[name] for name in ("nodeName", "nodeSelector", "tolerations") if name in spec}
     conditions = [one for one in status.get("conditions") or () if one.get("type") == "PodScheduled"]
     kept = {"phase": status.get("phase"), "conditions": conditions}
-    return {**_head(pod, hami.POD_ANNOTATION), "spec": {**containers, **others}, "status": kept}
+    head = _head(pod, hami.POD_ANNOTATION, ANNOTATION_GPU_FRACTION)
+    return {**head, "spec": {**containers, **others}, "status": kept}
 
 
 def _containers(containers: Iterable[Object] | None) -> list[Object]:

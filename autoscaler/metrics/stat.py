@@ -41,6 +41,18 @@ class Tokens(NamedTuple):
     completion: float
 
 
+class Signals(NamedTuple):
+    """What a replica does with its GPUs, each from 0 to 1: their utilization, their memory, and its KV cache."""
+
+    gpu: float | None = None
+    memory: float | None = None
+    kv_cache: float | None = None
+
+    def to_json(self) -> dict[str, float | None]:
+        """Return the signals by name."""
+        return {"gpu": self.gpu, "memory": self.memory, "kvCache": self.kv_cache}
+
+
 class AdapterReport(NamedTuple):
     """The list of adapters that a replica of a language model works on, and the faults of adapters, by name."""
 
@@ -73,6 +85,8 @@ class _Stats(msgspec.Struct, rename="camel"):
     digest: str | None = None
     tokens: Any = None
     adapters: Any = None
+    gpu: Any = None
+    kv_share: Any = None
 
 
 class _AdapterPage(msgspec.Struct):
@@ -101,6 +115,7 @@ class Sample:
     digest: str = ""  # of the model's files, if the server reports it
     tokens: Tokens | None = None  # of a language model
     adapters: AdapterReport | None = None  # of a language model that loads adapters while it serves
+    signals: Signals | None = None  # of a replica with GPUs or a KV cache; no decision is made from them
 
     @property
     def in_flight(self) -> float:
@@ -120,8 +135,11 @@ def parse_stats(body: bytes, at: float) -> Sample:
     tokens = _tokens(stats.tokens)
     adapters = _adapters(stats.adapters)
     return checked(
-        Sample(at, *totals, stages, format=known_format(stats.format), digest=digest, tokens=tokens, adapters=adapters)
-    )
+        Sample(
+            at, *totals, stages, format=known_format(stats.format), digest=digest, tokens=tokens, adapters=adapters,
+            signals=_signals(stats.gpu, stats.kv_share),
+        )
+    )  # fmt: skip
 
 
 def known_format(name: str | None) -> str:
@@ -141,6 +159,14 @@ def _tokens(totals: Any) -> Tokens | None:
     values: list[Any] = [totals.get(name) for name in Tokens._fields] if isinstance(totals, dict) else []
     valid = [float(value) for value in values if type(value) in (int, float) and 0.0 <= value <= LARGEST_TOTAL]
     return Tokens(*valid) if len(valid) == len(Tokens._fields) else None
+
+
+def _signals(gpu: Any, kv_share: Any) -> Signals | None:
+    """Return the signals. No decision needs them, so invalid ones are dropped."""
+    use = gpu if isinstance(gpu, dict) else {}
+    values: tuple[Any, ...] = (use.get("utilization"), use.get("memory"), kv_share)
+    valid = [float(value) if type(value) in (int, float) and 0.0 <= value <= 1.0 else None for value in values]
+    return Signals(*valid) if any(value is not None for value in valid) else None
 
 
 def _adapters(page: Any) -> AdapterReport | None:

@@ -14,13 +14,15 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
-from autoscaler.metrics.stat import Sample
+from autoscaler.gpu.units import part_of_gpu
+from autoscaler.metrics.stat import Sample, Signals
 from autoscaler.usage.meter import BESIDE_ANNOTATION, HOUR, KEPT_HOURS, NOTHING, Replica, Spent, Usage, hours_between
+from autoscaler.usage.signals import mean_signals
 from autoscaler.usage.tokens import TokenReadings
 from autoscaler.warmpool.claims.pods import FINISHED
 from autoscaler.warmpool.spec import requests_of
-from clusters.base.objects import Object, annotations_of, key_of, parse_timestamp
-from clusters.base.quantities import parse_quantity
+from clusters.base.objects import NVIDIA_GPU, Object, annotations_of, key_of, parse_timestamp
+from clusters.base.quantities import THOUSANDTHS, parse_quantity
 from clusters.net.endpoints import is_ready
 
 SILENCE: Final = 60.0
@@ -51,6 +53,7 @@ class Account:
     changes: int = 0  # of the usage, since the start
     saved: int = 0  # value of `changes` at the last write
     saved_at: float = float("-inf")
+    signals: Signals | None = None  # of the last readings
     _counted: ClockReading | None = None
     _read_at: float = float("-inf")
     _totals: dict[str, tuple[float, float]] = field(default_factory=dict)
@@ -103,6 +106,7 @@ class Account:
                 self._busy += min(max(0.0, sample.busy_seconds - total), sample.at - at)
             self._totals[pod] = sample.at, sample.busy_seconds
         self._read_at = now.monotonic
+        self.signals = mean_signals(last.values())
         self.allocate(now)
         grown = self._tokens.growth(last)
         self._add(Spent(prompt_tokens=grown.prompt, completion_tokens=grown.completion), now.wall)
@@ -175,7 +179,7 @@ def is_held(pod: Object) -> bool:
 def replica_of(pod: Object) -> Replica:
     """Return the resource requests of a Pod or Pod template; extended resources (`nvidia.com/gpu`) by their limits.
 
-    Those of other Pods that belong to it are added.
+    A part of a GPU counts as such. The resources of other Pods that belong to it are added.
     """
     pod_spec = pod.get("spec") or {}
     cpu, memory = requests_of(pod_spec)
@@ -185,6 +189,8 @@ def replica_of(pod: Object) -> Replica:
             if "/" in name:
                 with suppress(ValueError):
                     found[name] = found.get(name, 0.0) + float(parse_quantity(str(amount)))
+    if part := part_of_gpu(pod):
+        found[NVIDIA_GPU] = part / THOUSANDTHS
     for name, more in _beside(pod).items():
         found[name] = found.get(name, 0.0) + more
     return {name: amount for name, amount in found.items() if amount}

@@ -15,6 +15,7 @@ from autoscaler.metrics.stat import Sample
 from autoscaler.usage.account import Account, ClockReading, is_held, replica_of
 from autoscaler.usage.gpu_types import GpuTypes
 from autoscaler.usage.meter import CANARY_ANNOTATION, USAGE_ANNOTATION, read_usage
+from autoscaler.usage.signals import SIGNALS_ANNOTATION, to_annotation
 from clusters.base.api import Cluster
 from clusters.base.clock import Clock
 from clusters.base.objects import (
@@ -110,6 +111,9 @@ class UsageLedger:
 async def save(account: Account, cluster: Cluster, kind: Kind, key: Key, manager: str, now: ClockReading) -> None:
     """Write an account to its object. Raises the cluster's errors."""
     changes = account.changes
-    patch = {"metadata": {"annotations": {USAGE_ANNOTATION: account.usage.to_json()}}}
+    annotations = {USAGE_ANNOTATION: account.usage.to_json()}
+    if account.signals is not None:
+        annotations[SIGNALS_ANNOTATION] = to_annotation(account.signals, now.wall)
+    patch = {"metadata": {"annotations": annotations}}
     await cluster.patch(kind, key.name, patch, key.namespace, manager=manager)
     account.saved, account.saved_at = changes, now.monotonic

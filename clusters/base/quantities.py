@@ -6,12 +6,15 @@ Source: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/q
 from __future__ import annotations
 
 import re
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 
 DECIMAL_SUFFIXES = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 """Powers of ten."""
 BINARY_SUFFIXES = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 """Powers of two."""
+
+THOUSANDTHS = 1000
+"""Parts of a GPU are counted in thousandths of it."""
 
 LARGEST = Decimal(2**63 - 1)
 """Kubernetes stores quantities in an int64 of the base unit."""
@@ -40,6 +43,17 @@ def parse_quantity(text: str) -> Decimal:
     if value > LARGEST:
         raise ValueError("is too large for a Kubernetes quantity")
     return value
+
+
+def parse_part(text: str) -> int:
+    """Return the thousandths of a GPU that a number such as `0.3` is. Raises ValueError."""
+    try:
+        part = int(Decimal(text) * THOUSANDTHS)
+    except (InvalidOperation, ValueError, OverflowError):
+        part = 0
+    if not 0 < part <= THOUSANDTHS:
+        raise ValueError("must be a number from 0.001 to 1")
+    return part
 
 
 def canonical_quantity(text: str) -> str:

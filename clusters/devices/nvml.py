@@ -41,6 +41,16 @@ class Gpu:
     utilization: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class GpuUse:
+    """The use of a GPU, or of a MIG partition: `memory` and `used` in bytes, `utilization` from 0 to 1 if known."""
+
+    uuid: str
+    memory: int
+    used: int
+    utilization: float | None = None
+
+
 def load_nvml() -> Any:
     """Return the module `pynvml`. Raises ModuleNotFoundError without the package, NoDriverError without a driver."""
     try:
@@ -56,6 +66,19 @@ def read_gpus(nvml: Any) -> list[Gpu]:
     """Return the GPUs in the order of NVML. Raises NoDriverError; DevicesError for a GPU that has failed."""
     with initialized(nvml):
         return [_read_gpu(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
+
+
+def read_uses(nvml: Any, visible: str | None = None) -> list[GpuUse]:
+    """Return the use of the GPUs in the value of CUDA_VISIBLE_DEVICES; of all for None. Raises DevicesError.
+
+    As in CUDA, nothing counts after an entry that is unknown.
+    """
+    with initialized(nvml):
+        if visible is None:
+            handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
+        else:
+            handles = list(_visible_handles(nvml, visible))
+        return [_read_use(nvml, handle) for handle in handles]
 
 
 @contextmanager
@@ -160,13 +183,28 @@ def _address(pci: Any) -> _Address:
     return int(pci.domain), int(pci.bus), int(pci.device)
 
 
-def _read_gpu(nvml: Any, index: int) -> Gpu:
-    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+def _visible_handles(nvml: Any, visible: str) -> Iterator[Any]:
+    for entry in filter(None, map(str.strip, visible.split(","))):
+        try:
+            by_index = entry.isdecimal()
+            yield nvml.nvmlDeviceGetHandleByIndex(int(entry)) if by_index else nvml.nvmlDeviceGetHandleByUUID(entry)
+        except nvml.NVMLError as error:
+            if error.value in (nvml.NVML_ERROR_INVALID_ARGUMENT, nvml.NVML_ERROR_NOT_FOUND):
+                return
+            raise
+
+
+def _read_use(nvml: Any, handle: Any) -> GpuUse:
     memory = nvml.nvmlDeviceGetMemoryInfo(handle)
-    running = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
-    processes = tuple(Process(int(one.pid), int(one.usedGpuMemory or 0)) for one in running)
-    name, uuid = nvml.nvmlDeviceGetName(handle), nvml.nvmlDeviceGetUUID(handle)
     utilization = None
     with suppress(nvml.NVMLError):  # not supported with MIG
         utilization = int(nvml.nvmlDeviceGetUtilizationRates(handle).gpu) / 100
-    return Gpu(index, str(name), str(uuid), int(memory.total), int(memory.used), processes, utilization)
+    return GpuUse(str(nvml.nvmlDeviceGetUUID(handle)), int(memory.total), int(memory.used), utilization)
+
+
+def _read_gpu(nvml: Any, index: int) -> Gpu:
+    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    use = _read_use(nvml, handle)
+    running = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+    processes = tuple(Process(int(one.pid), int(one.usedGpuMemory or 0)) for one in running)
+    return Gpu(index, str(nvml.nvmlDeviceGetName(handle)), use.uuid, use.memory, use.used, processes, use.utilization)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import NoneType
@@ -37,6 +37,12 @@ def deploy(
     canary: int | None = None,
     min_replicas: int | None = None,
     max_replicas: int | None = None,
+    gpu: int | None = None,
+    gpu_fraction: float | None = None,
+    gpu_resource: str | None = None,
+    gpu_types: Sequence[str] | None = None,
+    priority: int | None = None,
+    weight: float | None = None,
     digest: str | None = None,
     secret: str | None = None,
     llm: Mapping[str, Any] | None = None,
@@ -53,6 +59,9 @@ def deploy(
     `example` has a few rows for the warm-up of an object in memory. `version` is a label. `rollout=True` rolls the
     version out in judged steps, and a dict sets fields of `spec.rollout`, such as `{"steps": [10, 100]}`. `canary`
     gives it a percentage. `digest` is the expected one of the files, `secret` the name of the Secret with credentials.
+    `gpu` is the number of GPUs of each replica, or `gpu_fraction` a part of one, on one machine. `gpu_resource` is the
+    name of their resource, and `gpu_types` are the types that will do, the best first. `priority` and `weight` decide
+    who gets GPUs where not all fit.
     `llm` has options of a language model, the fields of `spec.llm` to change, such as `{"contextLength": 8192}`.
     `allow_code` is your consent that servers run the code of the object.
     `wait=False` returns at once. `timeout` is in seconds.
@@ -65,6 +74,7 @@ def deploy(
     """
     from serving.client.models.deploying import DeployFields
     from serving.client.models.deploying import deploy as deploy_files
+    from serving.client.models.gpu_fields import gpu_fields
 
     seconds, ref = check_timeout(timeout), core.platform()
     check_name(name)
@@ -72,7 +82,12 @@ def deploy(
         raise UsageError(f"rollout is {rollout!r}: give True, False, or a dict of fields of spec.rollout")
     if not isinstance(llm, Mapping | NoneType):
         raise UsageError(f"llm is {llm!r}: give a dict of fields of spec.llm")
-    fields = DeployFields(None, digest, format, secret, version, canary, rollout, min_replicas, max_replicas, llm)
+    if isinstance(gpu_types, str):
+        raise UsageError(f"gpu_types is {gpu_types!r}: give a list, as in [{gpu_types!r}]")
+    fields = DeployFields(
+        None, digest, format, secret, version, canary, rollout, min_replicas, max_replicas, llm,
+        resources=gpu_fields(gpu, gpu_fraction, gpu_resource, gpu_types), priority=priority, weight=weight,
+    )  # fmt: skip
     api = yield from core.calls(seconds)
     run = partial(deploy_files, api, ref, name, core.namespace, wait=seconds if wait else None)
     if model is None or is_location(model):

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from autoscaler.usage.meter import TYPE_SEPARATOR
+from clusters.base.objects import NVIDIA_GPU
 from clusters.base.quantities import parse_quantity
-from serving.types.model import ModelSpec
+from serving.types.model import ModelSpec, sizes_of
 from serving.types.resources import Resources
 from serving.types.settings.prices import HOUR, Prices
 
@@ -68,21 +69,19 @@ def make_forecast(spec: ModelSpec, prices: Prices) -> Forecast:
 
 def _has_gpus(spec: ModelSpec) -> bool:
     workers = () if spec.workers is None else (spec.workers.resources,)
-    return any(size.gpu for size in (*_sizes(spec), *workers))
-
-
-def _sizes(spec: ModelSpec) -> list[Resources]:
-    return [variant.resources for variant in spec.variants] or [spec.resources]
+    return any(size.has_gpus for size in (*sizes_of(spec), *workers))
 
 
 def _hours(spec: ModelSpec, prices: Prices, gpu_type: str = "") -> list[float]:
     """Return the cost of one replica of each variant for an hour, on GPUs of this type."""
     beside = 0.0 if spec.workers is None else spec.workers.count * _price(spec.workers.resources, prices, gpu_type)
-    return [_price(size, prices, gpu_type) + beside for size in _sizes(spec)]
+    return [_price(size, prices, gpu_type) + beside for size in sizes_of(spec)]
 
 
 def _price(resources: Resources, prices: Prices, gpu_type: str) -> float:
     """Return the cost of one Pod for an hour."""
     amounts = {name: float(parse_quantity(text)) for name, text in resources.amounts().items()}
+    if resources.gpu_fraction:
+        amounts[NVIDIA_GPU] = resources.gpu_fraction
     typed = {f"{name}{TYPE_SEPARATOR}{gpu_type}" if "/" in name else name: amount for name, amount in amounts.items()}
     return prices.of_second(typed) * HOUR

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from serving.types.model import Model, claims_of
+from serving.types.model import Model, claims_of, sizes_of
 from serving.types.settings.settings import ServerSettings
 
 NAMESPACE = "knative-serving"
@@ -141,8 +141,8 @@ def flags_needed(model: Model, server: ServerSettings) -> tuple[Flag, ...]:
 
     `ACTIVATOR_METRICS` is not required: without it a Model keeps a replica. Only WarmPools need `ZERO_INITIAL_SCALE`.
     """
-    all_resources = [model.spec.resources, *(variant.resources for variant in model.spec.variants)]
-    with_gpus = any(resources.gpu for resources in all_resources)
+    sizes = sizes_of(model.spec)
+    with_gpus = any(resources.gpu for resources in sizes)
     needs = {
         TAG_HEADER: model.spec.rollout is not None or any(entry.tag for entry in model.spec.traffic),
         EMPTY_DIR: True,
@@ -150,6 +150,6 @@ def flags_needed(model: Model, server: ServerSettings) -> tuple[Flag, ...]:
         VOLUME_CLAIMS: bool(claims_of(model.spec)),
         PRIORITY_CLASS: with_gpus and bool(server.gpu_priority_class),
         SCHEDULER_NAME: with_gpus and bool(server.gpu_scheduler),
-        AFFINITY: any(resources.gpu_types for resources in all_resources),
+        AFFINITY: any(resources.gpu_types for resources in sizes),
     }
     return tuple(flag for flag in (*FLAGS, *GPU_FLAGS) if needs.get(flag, False))

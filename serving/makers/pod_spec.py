@@ -18,7 +18,7 @@ from autoscaler.types import CLASS
 from autoscaler.usage.meter import BESIDE_ANNOTATION
 from autoscaler.warmpool.claims.marks import ANNOTATION_LOAD
 from clusters.base.durations import format_duration
-from clusters.base.objects import ANNOTATION_CLASS, NVIDIA_GPU, Object
+from clusters.base.objects import ANNOTATION_CLASS, ANNOTATION_GPU_FRACTION, NVIDIA_GPU, Object
 from clusters.base.quantities import format_cores, parse_quantity
 from serving.makers import names
 from serving.makers.volumes import Mount, adapters, claim, credentials, digests, group_token, scratch, shared_memory
@@ -147,9 +147,9 @@ def _revision_spec(
     }
     if spec.service_account_name:
         made["serviceAccountName"] = spec.service_account_name
-    if resources.gpu and resources.gpu_types:
+    if resources.has_gpus and resources.gpu_types:
         made["affinity"] = {"nodeAffinity": _gpu_affinity(resources)}
-    if resources.gpu and server.gpu_priority_class:
+    if resources.has_gpus and server.gpu_priority_class:
         made["priorityClassName"] = server.gpu_priority_class
     if resources.gpu and server.gpu_scheduler:
         made["schedulerName"] = server.gpu_scheduler
@@ -202,10 +202,16 @@ def _annotations(model: Model, resources: Resources) -> dict[str, str]:
         ANNOTATION_VERSION: spec.version,
         ANNOTATION_VARIANTS: ",".join(sorted(variant.name for variant in spec.variants)),
         ANNOTATION_LOAD: _load_parameters(model, resources),
-        ANNOTATION_TYPES: ",".join(resources.gpu_types) if resources.gpu else "",
+        ANNOTATION_TYPES: ",".join(resources.gpu_types) if resources.has_gpus else "",
+        **make_fraction_annotation(resources),
         **_group_annotations(spec.workers),
     }
     return {name: value for name, value in found.items() if value}
+
+
+def make_fraction_annotation(resources: Resources) -> dict[str, str]:
+    """Return the annotation of a Pod with a part of a GPU, which the kubelet of one machine reads."""
+    return {ANNOTATION_GPU_FRACTION: f"{resources.gpu_fraction:g}"} if resources.gpu_fraction else {}
 
 
 def _group_annotations(workers: Workers | None) -> dict[str, str]:

@@ -12,7 +12,14 @@ from autoscaler.warmpool.claims.classes import DEFAULT_FORMAT
 from autoscaler.warmpool.claims.marks import LABEL_SEED, SEED_PREFIX
 from clusters.base.objects import ANNOTATION_CLASS, CONFIGURATION, WARM_POOL, Key, Object, owner_reference
 from serving.makers.names import digest_of
-from serving.makers.pod_spec import ANNOTATION_INITIAL_SCALE, FULL_DUPLEX, make_member_spec, pod_queue, server_settings
+from serving.makers.pod_spec import (
+    ANNOTATION_INITIAL_SCALE,
+    FULL_DUPLEX,
+    make_fraction_annotation,
+    make_member_spec,
+    pod_queue,
+    server_settings,
+)
 from serving.types.annotations import ANNOTATION_APPLIED
 from serving.types.settings.settings import Settings
 from serving.types.warm_pool import WarmPool
@@ -40,8 +47,9 @@ def make_seed(pool: WarmPool, settings: Settings) -> Object:
         metadata["namespace"] = pool.namespace
     if pool.uid:  # a WarmPool that was never stored has no uid, and cannot own objects
         metadata["ownerReferences"] = [owner_reference(WARM_POOL, pool.object)]
-    annotations = {ANNOTATION_CLASS: CLASS, ANNOTATION_INITIAL_SCALE: NO_REPLICA, **FULL_DUPLEX}
     wanted = pool.spec.template
+    annotations = {ANNOTATION_CLASS: CLASS, ANNOTATION_INITIAL_SCALE: NO_REPLICA, **FULL_DUPLEX}
+    annotations |= make_fraction_annotation(wanted.resources)
     server = server_settings(wanted.runtime, wanted.model_format or DEFAULT_FORMAT, settings)
     queue = pod_queue(wanted.resources, pool.namespace, server)
     template = {

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import os
 import time
 from collections.abc import Callable
 from functools import partial
@@ -26,6 +28,7 @@ from serving.modelserver.endpoints.pending_requests import PendingRequests
 from serving.modelserver.endpoints.repository import MAX_BODY_SIZE, BearerToken, ModelRepository, RepositoryRoutes
 from serving.modelserver.execution.workers import HungThreads
 from serving.modelserver.model_host import ServerContext
+from serving.modelserver.observe.gpus import may_have_gpus, sample_gpus
 from serving.modelserver.observe.observability import Observability
 from serving.modelserver.one_model import OneModel
 from serving.modelserver.ports import Ports
@@ -103,6 +106,7 @@ class ModelServer:
         self.stats, make_models = _stats_and_models(options, startup)
         observability = Observability(options.observability, self.stats, own_stderr(), options.gateway_token)
         self._observability = observability
+        self._sampling: asyncio.Task[None] | None = None
         self._hung = HungThreads(limits.body_memory)
         context = ServerContext(options, limits, BodyBudget(limits.body_memory), self._hung, observability)
         models = self._models = make_models(context)
@@ -127,6 +131,8 @@ class ModelServer:
     async def start(self) -> None:
         """Listen on all ports; a cold server is not ready before `load`. Raises CannotListen."""
         await self._ports.start(self._options.host, self._options.grpc_port or 0)
+        if may_have_gpus(os.environ):
+            self._sampling = asyncio.create_task(sample_gpus(self.stats, os.environ), name="GPUs")
 
     async def prewarm(self) -> None:
         """Prewarm a free pool member; call it before `start`. Raises EngineError."""
@@ -157,6 +163,8 @@ class ModelServer:
 
     async def close(self, grpc_within: float | None = None) -> None:
         """Stop listening, and return when requests in flight have ended; gRPC calls within `grpc_within` seconds."""
+        if self._sampling is not None:
+            self._sampling.cancel()
         self._models.refuse_waiting()
         await self._ports.close(grpc_within)
         await self._observability.close()

@@ -66,7 +66,7 @@ class Controllers:
             metrics=self._prometheus,
             groups=PodGroupStates(informers) if with_pods else OneMachine(),
         )
-        pools = WarmPoolController(cluster, informers, settings=settings)
+        pools = WarmPoolController(cluster, informers, settings=settings, parts_of_gpus=flags.parts_of_gpus)
         target, recorder = ModelTarget(cluster, reach, files), Recorder(cluster, EVENTS_COMPONENT, clock)
         events = EventController(cluster, informers, target=target, clock=clock, recorder=recorder)
         sources = EventSourceController(cluster, informers, clock=clock, reach=reach, most=settings.events.pending)

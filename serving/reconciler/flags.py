@@ -20,7 +20,9 @@ CACHED = 10.0
 
 
 class Flags(Protocol):
-    """A source of a cluster's flags."""
+    """A source of a cluster's flags. `parts_of_gpus`: its kubelet gives a Pod a part of a GPU by an annotation."""
+
+    parts_of_gpus: bool
 
     async def missing(self, needed: Collection[Flag]) -> tuple[Flag, ...]:
         """Return the flags of `needed` that are off. Raises what the cluster raises."""
@@ -30,6 +32,8 @@ class Flags(Protocol):
 class AllOn:
     """A cluster without flags: the embedded cluster has all their features."""
 
+    parts_of_gpus = True
+
     async def missing(self, needed: Collection[Flag]) -> tuple[Flag, ...]:
         """Return no flags."""
         return ()
@@ -37,6 +41,8 @@ class AllOn:
 
 class ConfigMapFlags:
     """The flags in Knative's ConfigMaps."""
+
+    parts_of_gpus = False
 
     def __init__(self, cluster: Cluster, clock: Clock) -> None:
         self._cluster = cluster

@@ -44,7 +44,7 @@ from serving.reconciler.plan import make_plan
 from serving.reconciler.rollouts import JudgeConcurrency, RolloutJudge, advance, seconds_until_pass, with_valid_times
 from serving.reconciler.status import make_broken_status, make_invalid_status, make_status
 from serving.types.code import code_format
-from serving.types.model import Model
+from serving.types.model import Model, sizes_of
 from serving.types.settings.settings import Settings
 from serving.types.validation import read_model
 
@@ -137,6 +137,7 @@ class ModelReconciler:
             or preconditions.forbidden_code(code_format(model.object["spec"]), model.namespace, namespace)
             or preconditions.unknown_runtime(self._settings.runtimes, model.spec.runtime)
             or preconditions.missing_prometheus(self._settings.rollout.prometheus_url, model)
+            or preconditions.part_of_gpu(sizes_of(model.spec), supported=self._flags.parts_of_gpus)
             or preconditions.disabled_flags(await self._flags.missing(flags_needed(model, self._settings.server)))
         )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from clusters.base.objects import Key, Object, key_of, name_of, namespace_of
 from clusters.runtime.informer import Informer
@@ -17,9 +18,14 @@ from serving.makers.knative_flags import Flag
 from serving.types.code import allows_code, refusal, runs_code
 from serving.types.model import Model
 from serving.types.references import claims, collisions
+from serving.types.resources import Resources
 from serving.types.rollout import metrics_fault
 from serving.types.settings.runtimes import Runtime, runtime_fault
 
+WHOLE_UNITS: Final = (
+    "Kubernetes gives Pods whole units of a resource: set gpu: 1 and gpuResource to that of a time slice, MPS or MIG "
+    "partition, such as nvidia.com/gpu.shared or nvidia.com/mig-1g.10gb, which the nodes must have"
+)
 INDEX = "knodel.claims"
 """Index of Models by their claims: hosts and names."""
 
@@ -82,6 +88,13 @@ def missing_prometheus(prometheus_url: str, model: Model) -> BlockedReason | Non
     rollout = model.spec.rollout
     fault = metrics_fault(rollout.judge.metrics, prometheus_url) if rollout is not None else ""
     return BlockedReason("NoPrometheus", f"rollout.judge.metrics: {fault}", new_only=True) if fault else None
+
+
+def part_of_gpu(sizes: Iterable[Resources], *, supported: bool) -> BlockedReason | None:
+    """Return the refusal of `gpuFraction` where a kubelet gives Pods only whole units of a resource."""
+    if supported or not any(one.gpu_fraction for one in sizes):
+        return None
+    return BlockedReason("GpuFractionUnsupported", f"resources.gpuFraction: {WHOLE_UNITS}")
 
 
 def _indexed(model: Object) -> Iterable[str]:

@@ -312,6 +312,11 @@ class ModelSpec(ServerSpec):
             )
 
 
+def sizes_of(spec: ModelSpec) -> tuple[Resources, ...]:
+    """Return the resources of a replica of each variant, or of the only one."""
+    return tuple(variant.resources for variant in spec.variants) or (spec.resources,)
+
+
 def loads_adapters(spec: ModelSpec) -> bool:
     """Return whether replicas load and unload adapters while they serve, so that another list makes no version.
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Annotated, Any, ClassVar, Final
 
 from clusters.base.objects import NVIDIA_GPU
 from serving.types import formats
-from serving.types.fields import Integer, Quantity, Text
+from serving.types.fields import Integer, Number, Quantity, Text
 from serving.types.reader import short_repr
+from serving.types.schema import rule
 from serving.types.tables import Items
 
 CPU, MEMORY = "1", "1Gi"
@@ -18,6 +20,10 @@ engine and a model of a few hundred megabytes.
 """
 MOST_GPUS: Final = 64
 """GPUs of one Pod; no machine has more."""
+LEAST_FRACTION, MOST_FRACTION = 0.001, 0.999
+"""A part of a GPU is counted in thousandths."""
+NOT_BOTH: Final = "is instead of gpu: omit one of the two"
+NVIDIA_ONLY: Final = "is a part of an NVIDIA GPU of one machine: omit gpuResource"
 LONGEST_GPU_RESOURCE: Final = 253 + 1 + 63  # a subdomain, '/' and a label
 _GPU_RESOURCE: Final = re.compile(
     r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+/[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?"
@@ -69,15 +75,38 @@ class Resources:
             MOST_GPU_TYPES,
         ),
     ] = ()
+    gpu_fraction: Annotated[
+        float | None,
+        Number("Part of one GPU, instead of gpu. Only on one machine.", LEAST_FRACTION, MOST_FRACTION),
+    ] = None
+
+    RULES: ClassVar = (
+        rule("!has(self.gpuFraction) || !has(self.gpu) || self.gpu == 0", NOT_BOTH, ".gpuFraction"),
+        rule("!has(self.gpuFraction) || !has(self.gpuResource)", NVIDIA_ONLY, ".gpuFraction"),
+    )
+
+    def faults(self, _: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """Check the rules in Python."""
+        if self.gpu_fraction and self.gpu:
+            yield "gpuFraction", NOT_BOTH
+        if self.gpu_fraction and self.gpu_resource:
+            yield "gpuFraction", NVIDIA_ONLY
+
+    @property
+    def has_gpus(self) -> bool:
+        """Return whether each replica has GPUs, or a part of one."""
+        return bool(self.gpu or self.gpu_fraction)
 
     def otherwise(self, default: Resources) -> Resources:
-        """Return the resources with those of `default` for absent ones."""
+        """Return the resources with those of `default` for absent ones. `gpu` and `gpu_fraction` are one choice."""
+        gpus = self if self.has_gpus else default
         return Resources(
             self.cpu or default.cpu,
             self.memory or default.memory,
-            self.gpu or default.gpu,
-            self.gpu_resource or default.gpu_resource,
+            gpus.gpu,
+            "" if gpus.gpu_fraction else self.gpu_resource or default.gpu_resource,
             self.gpu_types or default.gpu_types,
+            gpus.gpu_fraction,
         )
 
     def amounts(self) -> dict[str, str]:

@@ -20,6 +20,7 @@ MOST_WORKERS: Final = 64
 
 NO_WORKERS: Final = "is not for a model at ray.service, whose Ray has nodes of its own: omit it"
 
+WHOLE_GPUS: Final = "is for replicas of one Pod: give workers whole GPUs with gpu"
 LEADERS_TYPES: Final = "is that of the leader: omit it, and set spec.resources.gpuTypes"
 
 OnLoss = Literal["restart", "tolerate"]
@@ -66,6 +67,7 @@ class Workers:
             ".gang.queue",
         ),
         rule("!has(self.resources) || !has(self.resources.gpuTypes)", LEADERS_TYPES, ".resources.gpuTypes"),
+        rule("!has(self.resources) || !has(self.resources.gpuFraction)", WHOLE_GPUS, ".resources.gpuFraction"),
     )
 
     @staticmethod
@@ -80,6 +82,8 @@ class Workers:
             yield "gang.queue", "is required with kueue: the name of a LocalQueue"
         if self.resources.gpu_types:
             yield "resources.gpuTypes", LEADERS_TYPES
+        if self.resources.gpu_fraction:
+            yield "resources.gpuFraction", WHOLE_GPUS
 
 
 def workers_fault(model_format: str) -> str:

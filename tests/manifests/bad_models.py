@@ -137,6 +137,10 @@ _TEXTS = [
     _field("resources", [], "spec.resources"),
     *(_field("resources", {"gpu": value}, "spec.resources.gpu") for value in (-1, 65, "1", 0.5, True)),
     *(_field("resources", {"gpuResource": value}, "spec.resources.gpuResource") for value in ("", "gpu", "a.b/", 1)),
+    *(_field("resources", {"gpuFraction": value}, "spec.resources.gpuFraction") for value in (0, 1, -0.5, "0.5", True)),
+    _field("resources", {"gpuFraction": 0.5, "gpu": 1}, "spec.resources.gpuFraction", words="is instead of gpu"),
+    _field("resources", {"gpuFraction": 0.5, "gpuResource": "amd.com/gpu"}, "spec.resources.gpuFraction",
+           words="omit gpuResource"),
 ]  # fmt: skip
 
 _WORKERS = [
@@ -150,6 +154,7 @@ _WORKERS = [
     _workers({"count": 2, "gang": {"scheduler": "volcano", "queue": "A"}}, "gang.queue"),
     _workers({"count": 2, "gang": {"scheduler": "kueue"}}, "gang.queue", "is required with kueue"),
     _workers({"count": 2, "resources": {"gpu": 1, "gpuTypes": ["L4"]}}, "resources.gpuTypes", "is that of the leader"),
+    _workers({"count": 2, "resources": {"gpuFraction": 0.5}}, "resources.gpuFraction", "is for replicas of one Pod"),
     BadModel("workers of an unknown format", model_object(workers={"count": 2}), "spec.workers", "is for models with"),
     BadModel("workers of onnx", model_object(modelFormat="onnx", workers={"count": 2}), "spec.workers", "is for"),
     BadModel(
@@ -377,6 +382,7 @@ GOOD_MODELS: dict[str, Object] = {
     "sixteen schedules": model_object(schedules=[SCHEDULE | {"duration": "168h"}] * 16),
     **{f"{cpu} cores": model_object(resources={"cpu": cpu}) for cpu in (1, "1", "500m", "0.5", ".5", "1e3", "+1")},
     "GPUs": model_object(resources={"gpu": 8, "gpuResource": "amd.com/gpu"}),
+    "a part of a GPU": model_object(resources={"gpuFraction": 0.25, "gpu": 0, "gpuTypes": ["NVIDIA-L4"]}),
     "a worker": model_object(modelFormat="vllm", workers={"count": 1}),
     "workers of a gang": model_object(
         modelFormat="vllm",

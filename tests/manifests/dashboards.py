@@ -263,6 +263,8 @@ LLM: Final = Dashboard(
 
 _CLAIM: Final = 'knodel_gpu_claim_replicas{namespace=~"$namespace"'
 
+_IN_NAMESPACE: Final = '{namespace=~"$namespace"}'
+
 GPUS: Final = Dashboard(
     "gpus",
     "GPUs",
@@ -279,6 +281,26 @@ GPUS: Final = Dashboard(
         Panel("By type", [("{{type}} {{state}}", "sum by (type, state) (knodel_gpu_units)")], width=6),
         Panel("Granted", [("{{claim}}", f'{_CLAIM},state="granted"}}')], width=12),
         Panel("Wanted", [("{{claim}}", f'{_CLAIM},state="wanted"}}')], width=12),
+        Panel(
+            "Utilization",
+            [("{{namespace}}/{{model}}", f"avg by (namespace, model) (knodel_gpu_utilization{_IN_NAMESPACE})")],
+            "percentunit",
+            width=12,
+            needs="NVML",
+        ),
+        Panel(
+            "Memory in use",
+            [
+                (
+                    "{{namespace}}/{{model}}",
+                    f"sum by (namespace, model) (knodel_gpu_memory_used_bytes{_IN_NAMESPACE})"
+                    f" / sum by (namespace, model) (knodel_gpu_memory_bytes{_IN_NAMESPACE})",
+                )
+            ],
+            "percentunit",
+            width=12,
+            needs="NVML",
+        ),
     ),
     (("namespace", "knodel_gpu_claim_replicas"),),
 )

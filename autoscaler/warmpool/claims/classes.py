@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from autoscaler.gpu.queues import queue_of
 from autoscaler.warmpool.claims.marks import DIGESTS_VARIABLE, DIGESTS_VOLUME
-from clusters.base.objects import Object
+from clusters.base.objects import ANNOTATION_GPU_FRACTION, Object
 
 HASH_LENGTH: Final = 16
 """Hex digits, 64 bits: two of a thousand classes collide once in 10^13 clusters."""
@@ -43,14 +43,16 @@ def pool_class(template: Object, found: str = DEFAULT_FORMAT) -> str:
     """Return the class of a Deployment's `spec.template`, as a label value: `HASH_LENGTH` hex digits.
 
     Classes are equal for Pod specs that are equal without the serving container's arguments, except for the model's
-    format, and without the names of revision, configuration and service, and that have the same queue. A member has the
-    engine of one format, and may run code only for formats that need it. `found` is the format of a template without
-    one: for a revision, the format that its server detected in the artifact. The namespace is not part of the class and
-    must be compared separately.
+    format, and without the names of revision, configuration and service, and that have the same queue and the same part
+    of a GPU. A member has the engine of one format, and may run code only for formats that need it. `found` is the
+    format of a template without one: for a revision, the format that its server detected in the artifact. The namespace
+    is not part of the class and must be compared separately.
     """
     essence = _essence(template["spec"], found)
     if queue := queue_of(template)[1]:
         essence["queue"] = queue
+    if part := ((template.get("metadata") or {}).get("annotations") or {}).get(ANNOTATION_GPU_FRACTION):
+        essence[ANNOTATION_GPU_FRACTION] = part
     text = json.dumps(essence, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:HASH_LENGTH]
 

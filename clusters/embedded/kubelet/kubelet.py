@@ -162,7 +162,7 @@ class Kubelet:
         try:
             stored = await cluster.apply(NODE, node, manager=MANAGER, force=True)
             former = stored.get("status") or {}
-            status = make_node_status(former, devices.machine, devices.whole_gpus(), devices.lost, self._clock.now())
+            status = make_node_status(former, devices.machine, devices.lost, self._clock.now())
             if status != former:
                 absent = {name: None for name in former if name not in status}
                 await cluster.patch(

@@ -12,7 +12,7 @@ from clusters.base.objects import ANNOTATION_PROCESS, Object, annotations_of
 from clusters.base.sizes import human_bytes
 from clusters.devices.nvml import Gpu
 
-HEADS = ("gpu", "type", "memory", "used", "free", "holders")
+HEADS = ("gpu", "type", "memory", "used", "free", "busy", "holders")
 NO_GPUS: Final = "this machine has no NVIDIA GPUs"
 MOST_ANCESTORS: Final = 16
 """Generations of processes between a replica and the engine that uses the GPU."""
@@ -44,7 +44,12 @@ def rows(gpus: Iterable[Gpu], pods: Iterable[Object]) -> Iterator[list[str]]:
         holders = holders_of(gpu, listed, parent_of).items()
         names = ", ".join(f"{_name(holder)} {human_bytes(memory)}" for holder, memory in holders)
         sizes = map(human_bytes, (gpu.memory, gpu.used, gpu.memory - gpu.used))
-        yield [str(gpu.index), gpu.name, *sizes, names or "-"]
+        yield [str(gpu.index), gpu.name, *sizes, percent(gpu.utilization), names or "-"]
+
+
+def percent(share: float | None) -> str:
+    """Return a share as a cell."""
+    return "-" if share is None else f"{share:.0%}"
 
 
 def value(gpus: Iterable[Gpu], pods: Iterable[Object]) -> dict[str, Any]:
@@ -67,6 +72,7 @@ def _gpu_value(gpu: Gpu, pods: list[Object]) -> dict[str, Any]:
         "memory": gpu.memory,
         "used": gpu.used,
         "free": gpu.memory - gpu.used,
+        "utilization": gpu.utilization,
         "holders": holders,
     }
 

@@ -37,7 +37,7 @@ class DeployFields(NamedTuple):
 
     `canary` is the percentage of the new version. `rollout`: whether new versions are rolled out in steps,
     or the fields of `spec.rollout` to change. `llm` has the fields of `spec.llm` to change; the `uri` of an adapter may
-    be a local path. `ray` has the fields of `spec.ray` to change.
+    be a local path. `ray` has the fields of `spec.ray` to change, and `resources` those of `spec.resources`.
     """
 
     uri: str | None = None
@@ -51,6 +51,9 @@ class DeployFields(NamedTuple):
     most: int | None = None
     llm: Mapping[str, Any] | None = None
     ray: Mapping[str, Any] | None = None
+    resources: Mapping[str, Any] | None = None
+    priority: int | None = None
+    weight: float | None = None
 
 
 class LocalFiles(NamedTuple):
@@ -109,6 +112,9 @@ def model_of(name: str, namespace: str, fields: DeployFields) -> Object:
         "maxReplicas": fields.most,
         "llm": _llm(fields.llm) if fields.llm is not None else None,
         "ray": dict(fields.ray) if fields.ray is not None else None,
+        "resources": dict(fields.resources) if fields.resources is not None else None,
+        "priority": fields.priority,
+        "weight": fields.weight,
     }
     spec: dict[str, Any] = {field: value for field, value in given.items() if value is not None}
     if fields.uri:

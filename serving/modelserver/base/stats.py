@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 if TYPE_CHECKING:
+    from clusters.devices.nvml import GpuUse
     from serving.engines.upstream.usage import TokenCounter
 
 MIN_SHOWN = 0.1
@@ -87,6 +88,7 @@ class Stats:
         self.active = 0
         self.queued = 0
         self.kv_share: float | None = None  # of an engine with a KV cache, from 0 to 1
+        self.gpus: tuple[GpuUse, ...] = ()  # the last readings of those that the process may use
         self.tokens: TokenCounter | None = None  # of a language model that is or was loaded
         self.adapters: AdapterReport | None = None  # of a language model that loads adapters while it serves
         self._held = 0
@@ -151,7 +153,10 @@ class Stats:
         return min(self._engine_queued, self.active)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the page `/stats`. Only that of a language model has `tokens` and `adapters`."""
+        """Return the page `/stats`.
+
+        Only that of a language model has `tokens`, `adapters` and `kvShare`, and only a server with GPUs has `gpu`.
+        """
         return {
             "revision": self.revision,
             "slots": self.slots,
@@ -164,6 +169,8 @@ class Stats:
             "download": self.startup.download.to_json(),
             "format": self.startup.format or None,
             "digest": self.startup.digest or None,
+            **({"gpu": _use_of(self.gpus)} if self.gpus else {}),
+            **({} if self.kv_share is None else {"kvShare": self.kv_share}),
             **({} if self.tokens is None else {"tokens": self.tokens.total.to_json()}),
             **({} if self.adapters is None else {"adapters": msgspec.to_builtins(self.adapters)}),
         }
@@ -172,3 +179,10 @@ class Stats:
         now = self._monotonic()
         self._busy_seconds += (self.busy + self.waiting) * (now - self._changed)
         self._changed = now
+
+
+def _use_of(gpus: Sequence[GpuUse]) -> dict[str, float]:
+    """Return the mean utilization of GPUs, if it is known, and the share of their memory that is in use."""
+    known = [one.utilization for one in gpus if one.utilization is not None]
+    memory = sum(one.used for one in gpus) / max(1, sum(one.memory for one in gpus))
+    return {**({"utilization": sum(known) / len(known)} if known else {}), "memory": memory}

@@ -17,6 +17,7 @@ from serving.engines.base.trace_context import sampled_ids
 from serving.modelserver.base.latency import LATENCY_BOUNDS, LATENCY_EDGES, BucketCounter, by_bound
 from serving.modelserver.base.split import SplitStats
 from serving.modelserver.base.stats import StartupTimes, Stats
+from serving.modelserver.observe.gpus import gpu_families
 
 BATCH_BOUNDS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _MS: Final = 1000
@@ -109,7 +110,9 @@ class MetricsPage:
     def families(self) -> list[Family | Histogram]:
         """Return the current content of the page."""
         counted = self._metrics.families(self._stats.revision)
-        return [*counted, *stats_families(self._stats), *self._more(), *process_families()]
+        return [
+            *counted, *stats_families(self._stats), *gpu_families(self._stats), *self._more(), *process_families()
+        ]  # fmt: skip
 
 
 def stats_families(stats: Stats) -> list[Family]:

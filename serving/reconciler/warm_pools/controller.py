@@ -20,12 +20,13 @@ WORKERS = 1
 class WarmPoolController:
     """Runs a pass over a WarmPool when the pool, its namespace, or an object with its seed's name changes.
 
-    Create it before `informers.run()`, since it creates the informers that it needs.
+    Create it before `informers.run()`, since it creates the informers that it needs. `parts_of_gpus` is whether the
+    cluster's kubelet gives Pods parts of a GPU.
     """
 
-    def __init__(self, cluster: Cluster, informers: Informers, *, settings: Settings) -> None:
+    def __init__(self, cluster: Cluster, informers: Informers, *, settings: Settings, parts_of_gpus: bool) -> None:
         self._informers = informers
-        reconciler = WarmPoolReconciler(cluster, informers, settings)
+        reconciler = WarmPoolReconciler(cluster, informers, settings, parts_of_gpus=parts_of_gpus)
         self.controller = Controller("warm pool", reconciler.reconcile, workers=WORKERS)
         self.controller.watches(informers[WARM_POOL])
         self.controller.watches_owned(informers[CONFIGURATION], WARM_POOL)

@@ -31,7 +31,7 @@ from serving.reconciler.actions import Apply, needs_apply
 from serving.reconciler.apply import FIELD_MANAGER
 from serving.reconciler.backoff import RefusalBackoff
 from serving.reconciler.observe import has_observed
-from serving.reconciler.preconditions import forbidden_code, unknown_runtime
+from serving.reconciler.preconditions import forbidden_code, part_of_gpu, unknown_runtime
 from serving.types.settings.settings import Settings
 from serving.types.warm_pool import WarmPool, read_warm_pool
 
@@ -55,10 +55,11 @@ class Seed:
 class WarmPoolReconciler:
     """Creates and updates the seeds of WarmPools."""
 
-    def __init__(self, cluster: Cluster, informers: Informers, settings: Settings) -> None:
+    def __init__(self, cluster: Cluster, informers: Informers, settings: Settings, *, parts_of_gpus: bool) -> None:
         self._cluster = cluster
         self._informers = informers
         self._settings = settings
+        self._parts_of_gpus = parts_of_gpus
         self._backoff = RefusalBackoff()
 
     async def reconcile(self, key: Key) -> float | None:
@@ -90,6 +91,7 @@ class WarmPoolReconciler:
         wanted, namespace = pool.spec.template, self._informers[NAMESPACE].get(pool.namespace)
         blocked = forbidden_code(wanted.model_format, pool.namespace, namespace)
         blocked = blocked or unknown_runtime(self._settings.runtimes, wanted.runtime)
+        blocked = blocked or part_of_gpu([wanted.resources], supported=self._parts_of_gpus)
         if blocked is not None:
             return Seed(False, f"{blocked.reason}: {blocked.message}", stuck=True)
         try:

@@ -278,7 +278,7 @@ def test_a_type_that_no_node_has() -> None:
     found = allocate(nodes(1, kind="L4"), [serving("s", 1, shape=Shape(GPU, 1, types=("H100",)))])
     assert found.grants["s"].rule is Rule.NONE_FITS
     assert found.grants["s"].message == (
-        "wants 1 replicas and gets 0: no node has the nvidia.com/gpu that one Pod takes"
+        "wants 1 replica and gets 0: no node has the nvidia.com/gpu that one Pod takes"
     )
 
 

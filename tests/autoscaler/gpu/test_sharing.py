@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+from autoscaler.gpu.claims import AllocationSettings, Tenant
 from autoscaler.scaling.replay import INPUTS_ANNOTATION, replay
 from autoscaler.types import Policy, read_entries
 from clusters.base.objects import LABEL_REVISION, POD, condition_of, labels_of
@@ -130,3 +131,11 @@ async def test_gpus_that_no_node_has_are_neither_limited_nor_waited_for(cluster:
         await made.pass_time(8)
         await made.world.until(lambda: made.world.condition("ReplicasStarted"), ("False", "Unschedulable"))
         assert await made.world.replicas_asked() >= CROWD
+
+
+async def test_the_limit_of_a_namespace_holds_while_gpus_are_free(cluster: EmbeddedCluster) -> None:
+    settings = AllocationSettings(tenants={"default": Tenant(limit={GPU: 1})})
+    async with gpu_world(cluster, 4, settings=settings) as made:
+        made.world.activator.holds(queued=CROWD)
+        await made.pass_time(5)
+        await made.world.until(made.world.replicas_asked, 1)

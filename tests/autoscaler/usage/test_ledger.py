@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from autoscaler.config import AutoscalerSettings, Records
-from autoscaler.metrics.stat import Tokens
+from autoscaler.metrics.stat import Sample, Signals, Tokens
 from autoscaler.types import Policy
 from autoscaler.usage.ledger import UsageLedger
 from autoscaler.usage.meter import CANARY_ANNOTATION, Spent, read_usage
 from autoscaler.usage.pools import PoolUsageLedger
+from autoscaler.usage.signals import read_signals
 from autoscaler.warmpool.claims.marks import ANNOTATION_CLAIM, LABEL_POOL
 from clusters.base.objects import LABEL_CONFIGURATION, POD, POD_AUTOSCALER, WARM_POOL, Key, Object
 from clusters.embedded.cluster import EmbeddedCluster
@@ -24,6 +25,7 @@ from tests.support.loops import at_work
 from tests.support.wait import eventually
 
 SOON = Records(usage_interval=1.0)
+SIGNALS = Signals(0.5, 0.25)
 CLOCK = datetime(2026, 1, 1, tzinfo=UTC)
 DEPLOYMENT: Object = {"spec": {"template": {"spec": {"containers": [{"resources": {"requests": {"cpu": "2"}}}]}}}}
 
@@ -224,3 +226,18 @@ async def test_accounts_are_not_all_written_at_once_when_the_autoscaler_starts(c
         waits.append(await ledger.write(one))
     assert all(0.0 < wait <= 60.0 for wait in waits if wait is not None)
     assert len({round(wait / 10.0) for wait in waits if wait is not None}) >= 5
+
+
+async def test_the_use_of_gpus_is_written_with_the_account(world: World) -> None:
+    await serving(world)
+    autoscaler = await world.pod_autoscaler()
+    ledger = UsageLedger(world.cluster, world.clock, SOON, "test")
+    deployment = {"spec": {"template": {"spec": {"containers": []}}}}
+    pods = (await world.cluster.list(POD, "default")).items
+    ledger.observe(autoscaler, deployment, pods)
+    ledger.record_readings(
+        [Key("default", REVISION_NAME)], lambda _: {"pod": Sample(0.0, 0.0, 0.0, 0.0, 0.0, signals=SIGNALS)}
+    )
+    world.clock.step(5.0)
+    await ledger.write(autoscaler)
+    assert read_signals(await world.pod_autoscaler(), world.clock.now()) == SIGNALS

@@ -11,7 +11,7 @@ import pytest
 from autoscaler.gpu.queues import VOLCANO_QUEUE
 from autoscaler.warmpool.claims.classes import pool_class
 from clusters.base.names import label_value_fault
-from clusters.base.objects import Object
+from clusters.base.objects import ANNOTATION_GPU_FRACTION, Object
 
 
 def template(revision: str = "iris-00001", configuration: str = "iris", service: str = "iris") -> Object:
@@ -81,6 +81,16 @@ def test_the_class_is_a_label_value_and_depends_on_no_order_of_keys() -> None:
 )
 def test_revisions_that_differ_in_names_alone_are_of_one_class(other: Object) -> None:
     assert pool_class(other) == pool_class(template())
+
+
+def test_the_part_of_a_gpu_makes_a_class() -> None:
+    def with_part(text: str) -> Object:
+        made = template()
+        made["metadata"]["annotations"][ANNOTATION_GPU_FRACTION] = text
+        return made
+
+    assert pool_class(with_part("0.5")) == pool_class(with_part("0.5"))
+    assert len({pool_class(one) for one in (template(), with_part("0.5"), with_part("0.25"))}) == 3
 
 
 def test_the_class_does_not_depend_on_the_arguments_of_the_server_alone() -> None:

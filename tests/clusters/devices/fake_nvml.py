@@ -21,6 +21,7 @@ class FakeNvml:
     nvlinks: dict[tuple[int, int], int] = field(default_factory=dict)
     switched: int = 0
     lost: dict[str, int] = field(default_factory=dict)
+    utilization: dict[int, int | None] = field(default_factory=dict)
     absent: int = 0
     open: int = 0
 
@@ -42,6 +43,8 @@ class FakeNvml:
         return self.count
 
     def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+        if index >= self.count:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
         return index
 
     def nvmlDeviceGetHandleByUUID(self, uuid: str) -> int:
@@ -57,6 +60,12 @@ class FakeNvml:
 
     def nvmlDeviceGetMemoryInfo(self, handle: int, version: int | None = None) -> Any:
         return SimpleNamespace(total=8 << 30, free=6 << 30, used=2 << 30)
+
+    def nvmlDeviceGetUtilizationRates(self, handle: int) -> Any:
+        percent = self.utilization.get(handle, 0)
+        if percent is None:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        return SimpleNamespace(gpu=percent, memory=0)
 
     def nvmlDeviceGetPciInfo(self, handle: int) -> Any:
         return SimpleNamespace(domain=0, bus=handle + 1, device=0)

@@ -225,6 +225,10 @@ def test_the_reason_of_waiting_names_parts_and_failures() -> None:
     assert waiting_message(MACHINE, held, ("GPU-1",), Request(1)) == (
         f"0/2 GPUs free (0.4 of others), 1 failed, and the Pod requests 1 {GPU}: it starts when others end"
     )
+    assert waiting_message(MACHINE, held, ("GPU-0", "GPU-1"), Request(1)).endswith(
+        f"2 failed, and the Pod requests 1 {GPU}: `nvidia-smi` shows the state of the failed ones"
+    )
+    assert f"and the Pod requests 0.3 {GPU}" in waiting_message(MACHINE, held, (), Request(1, 300))
 
 
 def test_a_broken_record_is_no_assignment() -> None:

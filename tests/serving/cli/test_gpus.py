@@ -228,9 +228,10 @@ def test_processes_on_a_gpu_belong_to_the_replica_that_started_them() -> None:
 
 def test_rows_and_values_of_a_machine() -> None:
     gpus = nvml_reader.read_gpus(Nvml())
-    assert next(machine.rows(gpus, [])) == ["0", "NVIDIA H100", "80 GiB", "0 bytes", "80 GiB", "-"]
+    assert next(machine.rows(gpus, [])) == ["0", "NVIDIA H100", "80 GiB", "0 bytes", "80 GiB", "50%", "-"]
     first, second = machine.value(gpus, [replica("one", '{"pid": 30}')])["gpus"]
     assert (first["uuid"], first["free"], second["used"]) == ("GPU-0", 80 * 2**30, 2**30)
+    assert first["utilization"] == 0.5
     assert {"kind": "Model", "namespace": "team", "name": "chat", "memory": 2**28} in second["holders"]
 
 

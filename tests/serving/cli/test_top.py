@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from autoscaler.config import DecisionSettings
+from autoscaler.metrics.stat import Signals
 from autoscaler.scaling.replay import INPUTS_ANNOTATION, inputs_of
 from autoscaler.scaling.table import DeciderState, Observations, Specs
 from autoscaler.usage.meter import USAGE_ANNOTATION, Spent, Usage
+from autoscaler.usage.signals import SIGNALS_ANNOTATION, to_annotation
 from clusters.base.objects import POD_AUTOSCALER, WARM_POOL
 from serving.types.settings.state import PLATFORM_FILE
 from tests.serving.cli.conftest import ARTIFACT, Served, check
@@ -170,3 +172,24 @@ async def test_an_invalid_policy_value_is_refused_by_its_name(
     decided: Served, options: list[str], words: list[str]
 ) -> None:
     check(await decided.knodel("explain", "iris", *options), 2, words)
+
+
+async def test_models_on_gpus_have_the_use_of_them_as_last_read(two: Served) -> None:
+    assert "GPU" not in (await two.knodel("top")).out.splitlines()[0]
+    signals = to_annotation(Signals(0.43, 0.6), datetime.now(UTC))
+    await add_autoscaler(two, "chat-00001", "chat", Spent(serving=9_000.0), **{SIGNALS_ANNOTATION: signals})
+    rows = [line.split() for line in (await two.knodel("top")).out.splitlines()]
+    assert rows[0][-3:] == ["GPU", "GPU", "MEM"]
+    assert rows[1][-2:] == ["43%", "60%"]
+    assert rows[2][-2:] == ["-", "-"]
+    models = json.loads((await two.knodel("top", "-o", "json")).out)["models"]
+    assert models[0]["signals"] == {"gpu": 0.43, "memory": 0.6}
+    assert "signals" not in models[1]
+
+
+async def test_explain_has_the_use_of_gpus_and_of_the_kv_cache(served: Served) -> None:
+    await served.deploy("iris")
+    signals = to_annotation(Signals(0.43, 0.6, 0.05), datetime.now(UTC))
+    await add_autoscaler(served, "iris-00001", "iris", Spent(), **{SIGNALS_ANNOTATION: signals})
+    explained = (await served.knodel("explain", "iris")).out
+    assert "in use by iris-00001: GPU 43%, its memory 60%, KV cache 5%" in explained

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from serving.client.models.deploying import DeployFields, model_of, with_one_source
+from serving.client.models.gpu_fields import gpu_fields
 
 URL = "http://ranker-serve-svc:8000/rank"
 URI = "s3://models/ranker/7"
@@ -18,6 +19,17 @@ def test_a_service_is_of_the_format_ray_unless_another_one_is_given() -> None:
     assert made["spec"] == {"modelFormat": "ray", "ray": {"service": URL}}
     made = model_of("ranker", "ml", DeployFields(ray={"service": URL}, model_format="python"))
     assert made["spec"]["modelFormat"] == "python"  # which the validation refuses
+
+
+def test_the_fields_of_gpus_are_merged_and_a_part_replaces_whole_ones() -> None:
+    part = DeployFields(resources=gpu_fields(fraction=0.5), priority=7, weight=2.0)
+    assert model_of("chat", "ml", part)["spec"] == {
+        "resources": {"gpuFraction": 0.5, "gpu": None, "gpuResource": None}, "priority": 7, "weight": 2.0
+    }  # fmt: skip
+    assert gpu_fields(2, resource="amd.com/gpu") == {"gpuFraction": None, "gpu": 2, "gpuResource": "amd.com/gpu"}
+    assert gpu_fields(types=["NVIDIA-L4"]) == {"gpuTypes": ["NVIDIA-L4"]}
+    assert gpu_fields(types=[]) == {"gpuTypes": None}
+    assert gpu_fields() is None
 
 
 @pytest.mark.parametrize(

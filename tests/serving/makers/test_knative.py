@@ -12,7 +12,7 @@ import autoscaler.warmpool.claims.assignment as claims
 from autoscaler.gpu.queues import KAI_QUEUE, VOLCANO_QUEUE
 from autoscaler.gpu.shapes import ANNOTATION_PRIORITY, ANNOTATION_TYPES, ANNOTATION_WEIGHT
 from autoscaler.types import Policy
-from clusters.base.objects import SERVICE, Object, controller_of, labels_of
+from clusters.base.objects import ANNOTATION_GPU_FRACTION, SERVICE, Object, controller_of, labels_of
 from clusters.embedded.kubelet.process.images import expand
 from serving.makers.knative import (
     make_configurations,
@@ -79,6 +79,7 @@ def test_scaling_traffic_and_other_spellings_make_no_revision(change: dict[str, 
         {"storageUri": "file:///models/other"},
         {"resources": {"gpu": 1}},
         {"resources": {"gpu": 1, "gpuTypes": ["NVIDIA-L4"]}},
+        {"resources": {"gpuFraction": 0.5}},
         {"digest": DIGEST},
         {"version": "8"},
         {"modelFormat": "onnx"},
@@ -108,6 +109,20 @@ def test_all_that_runs_makes_a_revision_with_another_label(change: dict[str, Any
 def test_another_server_image_makes_a_revision() -> None:
     settings = Settings(server=ServerSettings(image="knodel.dev/server:next"))
     assert make_templates(model(), settings) != make_templates(model(), SETTINGS)
+
+
+def test_a_part_of_a_gpu_is_an_annotation_and_no_limit() -> None:
+    [template] = templates(resources={"gpuFraction": 0.3}).values()
+    assert template["metadata"]["annotations"][ANNOTATION_GPU_FRACTION] == "0.3"
+    assert set(template["spec"]["containers"][0]["resources"]["limits"]) == {"cpu", "memory"}
+
+
+def test_a_variant_chooses_between_whole_gpus_and_a_part() -> None:
+    parts = [{**VARIANTS[0], "resources": {"gpuFraction": 0.5}}, VARIANTS[1]]
+    found = model(resources={"gpu": 2, "gpuResource": "amd.com/gpu"}, variants=parts)
+    part, whole = (one.resources for one in found.spec.variants)
+    assert (part.gpu, part.gpu_fraction, part.gpu_resource) == (0, 0.5, "")
+    assert (whole.gpu, whole.gpu_fraction, whole.gpu_resource) == (2, None, "amd.com/gpu")
 
 
 def test_a_percent_of_a_variant_makes_no_revision_and_one_variants_resources_make_one_of_all() -> None:

@@ -28,6 +28,7 @@ CLASS_FIELDS: list[Object] = [
     {"modelFormat": "onnx"},
     {"resources": {"cpu": "250m", "memory": "256Mi"}},
     {"resources": {"gpu": 1, "gpuTypes": ["NVIDIA-L4"]}},
+    {"resources": {"gpuFraction": 0.25}},
     {"containerConcurrency": 3},
     {"timeout": "90s"},
     {"serviceAccountName": "models"},
@@ -73,8 +74,9 @@ def test_queue_proxy_of_a_model_and_of_a_member_answers_before_the_end_of_a_requ
 
 
 @pytest.mark.parametrize("fields", CLASS_FIELDS[2:], ids=str)
-def test_other_fields_make_another_pod(fields: Object) -> None:
-    assert pod_spec(seed(template=fields)) != pod_spec(seed())
+def test_other_fields_make_another_class(fields: Object) -> None:
+    one, other = (made["spec"]["template"] for made in (seed(template=fields), seed()))
+    assert pool_class(one) != pool_class(other)
 
 
 def test_a_seed_waits_to_be_told_what_to_load() -> None:

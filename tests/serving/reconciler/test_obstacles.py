@@ -104,6 +104,8 @@ async def test_a_living_model_that_starts_to_collide_serves_on_as_it_was(stage: 
 @pytest.mark.bad_input("object-references")
 async def test_a_model_that_lacks_a_flag_says_which_and_what_stands_stays(open_door: EmbeddedCluster) -> None:
     class Off:
+        parts_of_gpus = True
+
         async def missing(self, needed: Collection[Flag]) -> tuple[Flag, ...]:
             return tuple(flag for flag in needed if flag is TAG_HEADER)
 
@@ -118,6 +120,25 @@ async def test_a_model_that_lacks_a_flag_says_which_and_what_stands_stays(open_d
         assert 'set tag-header-based-routing to "enabled" in ConfigMap config-features' in message
         assert all("tag" not in entry for entry in (await stage.get(SERVICE, "magika"))["spec"]["traffic"])
         await stage.tells_of("KnativeFeatureDisabled")
+
+
+@pytest.mark.bad_input("object-references")
+async def test_a_part_of_a_gpu_is_refused_where_the_kubelet_gives_whole_units(open_door: EmbeddedCluster) -> None:
+    class Kubernetes:
+        parts_of_gpus = False
+
+        async def missing(self, needed: Collection[Flag]) -> tuple[Flag, ...]:
+            return ()
+
+    async with platform(open_door, Kubernetes()) as stage:
+        await create(stage, "magika", resources={"gpuFraction": 0.5})
+        message = await applied(stage, "magika", "False", "GpuFractionUnsupported")
+        assert "set gpu: 1 and gpuResource" in message
+        with pytest.raises(NotFound):
+            await stage.get(SERVICE, "magika")
+        change = {"spec": {"resources": {"gpuFraction": None, "gpu": 1, "gpuResource": "nvidia.com/gpu.shared"}}}
+        await stage.cluster.patch(MODEL, "magika", change, "default", manager="tests")
+        await applied(stage, "magika", "True")
 
 
 @pytest.mark.bad_input("object-references")

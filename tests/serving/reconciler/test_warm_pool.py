@@ -88,7 +88,7 @@ async def acting(cluster: EmbeddedCluster, settings: Settings | None = None) -> 
             recorder=Recorder(cluster, COMPONENT, clock),
             flags=AllOn(),
         ),
-        WarmPoolController(cluster, informers, settings=settings),
+        WarmPoolController(cluster, informers, settings=settings, parts_of_gpus=True),
     )
     async with at_work(*(part.run() for part in parts)):
         yield

@@ -6,19 +6,17 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
 from typing import Final
 
 from clusters.base.objects import ANNOTATION_DEVICES, ANNOTATION_GPU_FRACTION, NVIDIA_GPU, Object, annotations_of
-from clusters.base.quantities import parse_quantity
+from clusters.base.quantities import THOUSANDTHS, parse_part, parse_quantity
 from clusters.devices.machine import Machine
 from clusters.devices.topology import MOST_COMPARED, choose
 from clusters.embedded.kubelet.process.errors import UnsupportedPod
 
 VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
 """Variable with the GPUs that a process sees."""
-WHOLE: Final = 1000
-"""Thousandths of a GPU, in which parts are counted."""
+WHOLE: Final = THOUSANDTHS
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +27,7 @@ class Request:
     share: int = WHOLE
 
     def __str__(self) -> str:
-        return f"{self.count} {NVIDIA_GPU}" if self.share == WHOLE else f"{self.share / WHOLE:g} of a GPU"
+        return f"{self.count * self.share / WHOLE:g} {NVIDIA_GPU}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +61,9 @@ def request_of(pod: Object) -> Request:
     text = annotations_of(pod).get(ANNOTATION_GPU_FRACTION)
     if text is not None:
         try:
-            share = int(Decimal(text) * WHOLE)
-        except (InvalidOperation, ValueError, OverflowError):
-            share = 0
-        if not 0 < share <= WHOLE:
-            raise UnsupportedPod(f"annotation {ANNOTATION_GPU_FRACTION} must be a number from 0.001 to 1, not {text!r}")
-        return Request(1, share)
+            return Request(1, parse_part(text))
+        except ValueError as error:
+            raise UnsupportedPod(f"annotation {ANNOTATION_GPU_FRACTION} {error}, not {text!r}") from error
     amounts = (resources.get("limits") or {} for resources in _resources(pod))
     try:
         return Request(sum(int(parse_quantity(str(limits.get(NVIDIA_GPU, 0)))) for limits in amounts))
@@ -117,8 +112,12 @@ def waiting_message(machine: Machine, held: Iterable[Assignment], lost: Collecti
     in_parts = f" ({', '.join(parts)} of others)" if parts else ""
     failed = f", {len(lost)} failed" if lost else ""
     usable = total - len(lost)
-    enough = request.count <= usable
-    then = "it starts when others end" if enough else f"reduce resources.gpu to {usable} or fewer"
+    if request.count <= usable:
+        then = "it starts when others end"
+    elif lost:
+        then = "`nvidia-smi` shows the state of the failed ones"
+    else:
+        then = f"reduce resources.gpu to {usable} or fewer"
     return f"{free}/{total} GPUs free{in_parts}{failed}, and the Pod requests {request}: {then}"
 
 

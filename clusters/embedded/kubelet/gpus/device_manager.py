@@ -16,7 +16,6 @@ from clusters.base.clock import Clock
 from clusters.base.objects import Object, uid_of
 from clusters.devices.machine import DevicesError, DeviceSource, Machine
 from clusters.embedded.kubelet.gpus.assignment import (
-    WHOLE,
     Assignment,
     Request,
     assign,
@@ -101,13 +100,8 @@ class DeviceManager:
         """Return why a request is not granted."""
         return waiting_message(self.machine, self._held.values(), self.lost, request)
 
-    def whole_gpus(self) -> int:
-        """Return the GPUs that Pods can have as a whole: those that have not failed and of which no part is held."""
-        parts = {uuid for held in self._held.values() if held.share < WHOLE for uuid in held.uuids}
-        return sum(1 for device in self.machine.devices if device.uuid not in self.lost and device.uuid not in parts)
-
     async def changed(self) -> None:
-        """Wait until GPUs have failed or recovered, or parts of them were assigned or freed."""
+        """Wait until GPUs have failed or recovered."""
         await self._changed.wait()
         self._changed.clear()
 
@@ -148,4 +142,3 @@ class DeviceManager:
             del self._waiting[waiting.uid]
             self._held[waiting.uid] = granted
             waiting.granted.set()
-        self._changed.set()

@@ -27,17 +27,15 @@ def make_node(name: str, machine: Machine) -> Object:
     return {"apiVersion": NODE.api_version, "kind": NODE.kind, "metadata": {"name": name, "labels": labels}}
 
 
-def make_node_status(former: Object, machine: Machine, whole: int, lost: Mapping[str, str], now: datetime) -> Object:
-    """Return the Node's status. `whole` are the GPUs that Pods can have as a whole.
-
-    A GPU that failed, and one of which Pods have parts, is not allocatable. The resource is absent if no GPU is known.
-    """
+def make_node_status(former: Object, machine: Machine, lost: Mapping[str, str], now: datetime) -> Object:
+    """Return the Node's status. A GPU that failed is not allocatable. The resource is absent if no GPU is known."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     amounts = {"cpu": str(os.cpu_count() or 1), "memory": f"{memory // 1024}Ki"}
     conditions = with_condition(list(former.get("conditions") or ()), "Ready", "True", now, "KubeletReady")
     capacity, allocatable = dict(amounts), dict(amounts)
     if machine.devices:
-        capacity[NVIDIA_GPU], allocatable[NVIDIA_GPU] = str(len(machine.devices)), str(whole)
+        count = len(machine.devices)
+        capacity[NVIDIA_GPU], allocatable[NVIDIA_GPU] = str(count), str(count - len(lost))
         failed = "; ".join(f"{uuid}: {fault}" for uuid, fault in sorted(lost.items()))
         state = ("False", now, "GPULost", failed) if lost else ("True", now)
         conditions = with_condition(conditions, GPUS_HEALTHY, *state)

@@ -14,6 +14,7 @@ from clusters.base.objects import REVISION, Key, Object, key_of, name_of, namesp
 from serving.cli.addresses import address_lines, aligned
 from serving.cli.context import Session, parse_timeout, timeout_option, verb
 from serving.cli.files import models_of
+from serving.cli.gpu_options import gpu_options, take_gpu_fields
 from serving.cli.llm import llm_options, take_llm_fields
 from serving.cli.mlflow import resolve_reference
 from serving.cli.names import files, formats, models, secrets
@@ -64,6 +65,7 @@ MAX_EXAMPLE_LENGTH = 1000  # characters of the request in a printed curl command
             "knodel deploy chat --uri hf://org/model@v1 --context-length 8192 --adapter pirate=hf://org/pirate-lora@v1",
         ),
         ("Deploy a RayService", "knodel deploy ranker --ray-service http://ranker-serve-svc:8000/rank"),
+        ("Deploy a model with a quarter of a GPU", "knodel deploy iris --uri ./iris --gpu-fraction 0.25"),
         ("Deploy the Models of a file", "knodel deploy -f models.yaml"),
     ],
 )
@@ -82,6 +84,9 @@ MAX_EXAMPLE_LENGTH = 1000  # characters of the request in a printed curl command
 )
 @click.option("--min", "least", type=int, help="Minimum number of replicas.")
 @click.option("--max", "most", type=int, help="Maximum number of replicas.")
+@gpu_options("of each replica")
+@click.option("--priority", type=int, help="Who gets GPUs first where not all fit: a higher number before a lower one.")
+@click.option("--weight", type=float, metavar="NUMBER", help="Share of GPUs relative to other models of the namespace.")
 @llm_options("--embeddings/--no-embeddings")
 @RAY_APPLICATION
 @RAY_SERVICE
@@ -104,6 +109,7 @@ def command(
     seconds = parse_timeout(timeout)
     named["llm"] = take_llm_fields(named)
     named["ray"] = take_ray_fields(named)
+    named["resources"] = take_gpu_fields(named)
     if name and not source and not named["uri"] and _is_location(name):
         name, named["uri"] = name_for(name), name
     if named["uri"] and is_reference(named["uri"]):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 import click
 
-from clusters.base.objects import MODEL, POD_AUTOSCALER, Object, condition_of
+from autoscaler.metrics.stat import Signals
+from autoscaler.usage.signals import read_signals
+from clusters.base.objects import MODEL, POD_AUTOSCALER, Object, condition_of, name_of
 from serving.cli.base.output import Output
 from serving.cli.context import Session, verb
 from serving.cli.names import model_name
@@ -45,6 +48,7 @@ def command(session: Session, name: str, again: bool, others: tuple[str, ...]) -
     for line in rollout_lines(model):
         session.output.text(line)
     _replicas(session.output, model)
+    _signals(session.output, client.list(POD_AUTOSCALER, session.namespace, f"{LABEL_MODEL}={name}")["items"])
     _starts(session.output, model)
     for line in client.call(pool_notes, model):
         session.output.text(f"  {line}")
@@ -107,6 +111,16 @@ def _replicas(output: Output, model: Object) -> None:
         reasons = "; ".join(str(reason.get("message", "")) for reason in decision.get("reasons") or ())
         revision = decision.get("revision", "")
         output.text(f"  {decision.get('at')}  {revision}  {decision.get('from')} → {decision.get('to')}  {reasons}")
+
+
+def _signals(output: Output, autoscalers: Iterable[Object]) -> None:
+    """Print what the replicas do with their GPUs; no decision is made from that."""
+    for one in autoscalers:
+        found = read_signals(one, datetime.now(UTC)) or Signals()
+        texts = {"GPU": found.gpu, "its memory": found.memory, "KV cache": found.kv_cache}
+        known = ", ".join(f"{about} {share:.0%}" for about, share in texts.items() if share is not None)
+        if known:
+            output.text(f"  in use by {name_of(one)}: {known}")
 
 
 def _starts(output: Output, model: Object) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import get_args
+from typing import NamedTuple, get_args
 
 import click
 
-from clusters.base.objects import POD_AUTOSCALER, WARM_POOL
+from autoscaler.metrics.stat import Signals
+from autoscaler.usage.signals import mean_of, read_signals
+from clusters.base.objects import POD_AUTOSCALER, WARM_POOL, Object, labels_of, namespace_of
 from serving.cli.base.output import Output
 from serving.cli.context import Session, all_namespaces_option, parse_timeout, verb
+from serving.cli.gpus.machine import percent
 from serving.cli.settings import prices_in_force
 from serving.client.errors import UsageError
 from serving.cost.bill import Amounts, Bill, Period, make_bills, replicas_of
@@ -18,10 +22,26 @@ from serving.types.annotations import LABEL_MODEL
 from serving.types.settings.prices import HOUR, Prices
 
 PURPOSES = ("serving", "idle", "starting", "canary", "pool")
-NOBODY = (0, 0)
 SORTS = {"requests": "rate", "latency": "p99", "errors": "errors", "queue": "queued", "name": ""}
 """Values of `--sort`, with the field of `Load` whose largest value comes first; equal ones are sorted by name."""
 DEFAULT_INTERVAL, LEAST_INTERVAL, MOST_INTERVAL = 2.0, 0.2, 3600.0  # s
+HEADS_OF_SIGNALS = {"gpu": "gpu", "memory": "gpu mem", "kv_cache": "kv"}
+ModelKey = tuple[str, str]
+
+
+class _State(NamedTuple):
+    ready: int = 0
+    wanted: int = 0
+    signals: Signals = Signals()
+
+
+def signals_of(autoscalers: Iterable[Object], now: datetime) -> dict[ModelKey, Signals]:
+    """Return the means over the revisions of each model whose replicas report signals."""
+    found: dict[ModelKey, list[Signals]] = {}
+    for one in autoscalers:
+        if (signals := read_signals(one, now)) is not None:
+            found.setdefault((namespace_of(one), labels_of(one).get(LABEL_MODEL, "")), []).append(signals)
+    return {model: mean_of(each) or Signals() for model, each in found.items()}
 
 
 @verb(
@@ -43,7 +63,8 @@ def command(
 
     serving: with requests. idle: ready, without requests. starting: starting or terminating. canary: of a version in a
     canary or rollout. pool: the model's share of warm pools. tokens, cost/1k: tokens of language models, and the total
-    cost for 1000 of them.
+    cost for 1000 of them. gpu, gpu mem, kv: the last reading of the replicas' GPUs, of the GPUs' memory, and of the KV
+    cache.
 
     With --watch: req/s, p50, p99, errors: responses since the last update, percentiles of their latency, and the share
     that failed. busy, queue: requests in progress, and those that wait. decision: the last change of the replicas.
@@ -60,11 +81,13 @@ def command(
     prices, now = prices_in_force(session, client), datetime.now(UTC)
     bills = make_bills(autoscalers, pools, prices, period, now)
     bills.sort(key=lambda bill: (-_shown(bill, prices).total, bill.namespace, bill.model))
-    replicas = replicas_of(autoscalers)
+    states = {model: _State(*counts) for model, counts in replicas_of(autoscalers).items()}
+    for model, signals in signals_of(autoscalers, now).items():
+        states[model] = states.get(model, _State())._replace(signals=signals)
     if session.output.structured:
-        session.output.value(_value(bills, replicas, prices, period))
+        session.output.value(_value(bills, states, prices, period))
         return
-    _print(session.output, bills, replicas, prices, all_namespaces)
+    _print(session.output, bills, states, prices, all_namespaces)
 
 
 def _watch(
@@ -80,20 +103,29 @@ def _watch(
     watch_load(session, namespace, seconds, SORTS[sort or "requests"])
 
 
-def _print(
-    output: Output, bills: list[Bill], replicas: dict[tuple[str, str], tuple[int, int]], prices: Prices, wide: bool
-) -> None:
+def _print(output: Output, bills: list[Bill], states: Mapping[ModelKey, _State], prices: Prices, wide: bool) -> None:
     rows = []
+    present = [states.get((bill.namespace, bill.model), _State()).signals for bill in bills]
+    used = [name for name in Signals._fields if any(getattr(one, name) is not None for one in present)]
     counted = [head for head in ("tokens", "cost/1k") if any(_of_tokens(bill, prices)[head] for bill in bills)]
     for bill in bills:
-        ready, wanted = replicas.get((bill.namespace, bill.model), NOBODY)
+        ready, wanted, signals = states.get((bill.namespace, bill.model), _State())
         shown = _shown(bill, prices)
         amounts = [_cell(getattr(shown, name)) for name in PURPOSES]
         where = [bill.namespace] if wide else []
         tokens = [_of_tokens(bill, prices)[head] or "-" for head in counted]
-        rows.append([*where, bill.model, f"{ready}/{wanted}", *amounts, _cell(shown.total), *tokens])
+        use = [percent(getattr(signals, name)) for name in used]
+        rows.append([*where, bill.model, f"{ready}/{wanted}", *amounts, _cell(shown.total), *tokens, *use])
     unit = f"total ({prices.currency})" if prices.are_set else "total (pod-hours)"
-    heads = [*(["namespace"] if wide else []), "model", "replicas", *PURPOSES, unit, *counted]
+    heads = [
+        *(["namespace"] if wide else []),
+        "model",
+        "replicas",
+        *PURPOSES,
+        unit,
+        *counted,
+        *map(HEADS_OF_SIGNALS.__getitem__, used),
+    ]
     output.table(heads, rows, optional=("starting", "canary", "pool"))
     if not prices.are_set:
         output.text(UNSET)
@@ -118,12 +150,11 @@ def _shown(bill: Bill, prices: Prices) -> Amounts:
     return Amounts(*(getattr(bill.held, name) / HOUR for name in PURPOSES))
 
 
-def _value(
-    bills: list[Bill], replicas: dict[tuple[str, str], tuple[int, int]], prices: Prices, period: Period
-) -> dict[str, object]:
+def _value(bills: list[Bill], states: Mapping[ModelKey, _State], prices: Prices, period: Period) -> dict[str, object]:
     models = []
     for bill in bills:
-        ready, wanted = replicas.get((bill.namespace, bill.model), NOBODY)
+        ready, wanted, signals = states.get((bill.namespace, bill.model), _State())
+        known = {name: value for name, value in signals.to_json().items() if value is not None}
         models.append(
             {
                 "namespace": bill.namespace,
@@ -132,6 +163,7 @@ def _value(
                 "podSeconds": bill.held.to_json(),
                 **({"cost": bill.cost.to_json()} if prices.are_set else {}),
                 **_tokens_value(bill, prices),
+                **({"signals": known} if known else {}),
             }
         )
     return {"period": period, **({"currency": prices.currency} if prices.are_set else {}), "models": models}

@@ -14,6 +14,7 @@ from autoscaler.warmpool.spec import AUTO
 from clusters.base.errors import NotFound
 from clusters.base.objects import MODEL, WARM_POOL, Object, is_true, name_of, namespace_of
 from serving.cli.context import Session, all_namespaces_option, verb
+from serving.cli.gpu_options import gpu_options, take_gpu_fields
 from serving.cli.listing import Listing, show_list, watch_option
 from serving.cli.names import formats, models, pool_name
 from serving.cli.texts import pool_summary
@@ -24,6 +25,8 @@ from serving.client.models.waiting import wait_until
 from serving.control_api.table import age_of, columns_of
 from serving.types.lifecycle import READY
 from serving.types.model import format_of
+from serving.types.resources import Resources
+from serving.types.tables import table_of
 from serving.types.warm_pool import LONGEST_SIZE, OF_A_MODEL
 
 FORMAT_TIMEOUT = 10.0  # s for the format of a model to be reported after it became ready
@@ -67,6 +70,7 @@ def list_pools(session: Session, all_namespaces: bool, watch: bool) -> None:
 @click.option("--like", metavar="MODEL", shell_complete=models, help="Configure members that this model can claim.")
 @click.option("--cpu", metavar="QUANTITY", help="Cores of each member.")
 @click.option("--memory", metavar="QUANTITY", help="Memory of each member.")
+@gpu_options("of each member")
 @click.option("--timeout", metavar="DURATION", help="Request timeout of the models that claim members.")
 @click.option("--concurrency", type=int, help="containerConcurrency of the models that claim members.")
 @click.option(
@@ -115,12 +119,13 @@ for _one in (list_pools, set_pool, turn_off, delete_pool):
     command.add_command(_one)
 
 
-def _spec(size: str | None, named: Mapping[str, Any]) -> dict[str, Any]:
+def _spec(size: str | None, named: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of the spec for the given options."""
     resources = {"cpu": named["cpu"], "memory": named["memory"]}
+    gpus = take_gpu_fields(named) or {}
     template = {
         "modelFormat": named["model_format"],
-        "resources": _given(resources),
+        "resources": {**_given(resources), **gpus},
         "containerConcurrency": named["concurrency"],
         "timeout": named["timeout"],
     }
@@ -170,7 +175,7 @@ def _class_of(client: Client, name: str, namespace: str, named: Mapping[str, Any
             f"--like {name}: the format of the model is not known yet: give --format, or retry when the model is ready"
         )
     resources = spec.get("resources") or {}
-    return {**template, "resources": {part: resources.get(part) for part in ("cpu", "memory")}}
+    return {**template, "resources": {part: resources.get(part) for part in table_of(Resources)}}
 
 
 def _print(session: Session, pool: Object) -> None:
