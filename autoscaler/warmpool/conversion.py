@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from autoscaler.gpu.queues import queue_metadata, queue_of
 from autoscaler.warmpool.claims.classes import pool_class
 from autoscaler.warmpool.claims.keys import PoolKey
 from autoscaler.warmpool.claims.marks import ANNOTATION_CLAIM, ENV_TOKEN, LABEL_POOL, LABEL_POOL_CLASS
@@ -30,6 +29,7 @@ from clusters.base.objects import (
     owner_reference,
     parse_timestamp,
 )
+from clusters.base.pod_queues import queue_metadata, queue_of
 from clusters.net.endpoints import is_ready
 
 POOL_ARGUMENT: Final = "--pool"

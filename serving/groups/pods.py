@@ -6,7 +6,6 @@ import copy
 from collections.abc import Iterator
 from typing import Any, Final
 
-from autoscaler.gpu.queues import VOLCANO, queue_metadata, queue_of
 from autoscaler.warmpool.claims.pods import FINISHED
 from clusters.base.objects import (
     LABEL_REVISION,
@@ -22,6 +21,7 @@ from clusters.base.objects import (
     owner_reference,
     uid_of,
 )
+from clusters.base.pod_queues import VOLCANO, queue_metadata, queue_of
 from clusters.base.quantities import format_cores
 from clusters.base.redact import one_line
 from clusters.net.endpoints import is_ready

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from autoscaler.gpu.queues import queue_metadata
 from autoscaler.gpu.shapes import ANNOTATION_TYPES
 from autoscaler.gpu.units import type_labels
 from autoscaler.types import CLASS
@@ -19,6 +18,7 @@ from autoscaler.usage.meter import BESIDE_ANNOTATION
 from autoscaler.warmpool.claims.marks import ANNOTATION_LOAD
 from clusters.base.durations import format_duration
 from clusters.base.objects import ANNOTATION_CLASS, ANNOTATION_GPU_FRACTION, NVIDIA_GPU, Object
+from clusters.base.pod_queues import queue_metadata
 from clusters.base.quantities import format_cores, parse_quantity
 from serving.makers import names
 from serving.makers.volumes import Mount, adapters, claim, credentials, digests, group_token, scratch, shared_memory

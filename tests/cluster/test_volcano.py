@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from autoscaler.gpu.elastic import JOB
-from autoscaler.gpu.queues import VOLCANO, VOLCANO_QUEUE
 from clusters.base.api import Cluster
 from clusters.base.errors import NotFound
 from clusters.base.objects import NODE, POD, Kind, Object, is_deleting, name_of, uid_of
+from clusters.base.pod_queues import VOLCANO, VOLCANO_QUEUE
 from clusters.base.quantities import parse_quantity
 from clusters.net.endpoints import is_ready
 from serving.groups.pods import POD_GROUP, VOLCANO_GROUP

@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
-from autoscaler.gpu.queues import queue_of
 from autoscaler.warmpool.claims.marks import DIGESTS_VARIABLE, DIGESTS_VOLUME
 from clusters.base.objects import ANNOTATION_GPU_FRACTION, Object
+from clusters.base.pod_queues import queue_of
 
 HASH_LENGTH: Final = 16
 """Hex digits, 64 bits: two of a thousand classes collide once in 10^13 clusters."""

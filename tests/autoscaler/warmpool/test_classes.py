@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from autoscaler.gpu.queues import VOLCANO_QUEUE
 from autoscaler.warmpool.claims.classes import pool_class
 from clusters.base.names import label_value_fault
 from clusters.base.objects import ANNOTATION_GPU_FRACTION, Object
+from clusters.base.pod_queues import VOLCANO_QUEUE
 
 
 def template(revision: str = "iris-00001", configuration: str = "iris", service: str = "iris") -> Object:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from autoscaler.gpu.queues import VOLCANO_QUEUE
 from clusters.base.objects import Object, labels_of
+from clusters.base.pod_queues import VOLCANO_QUEUE
 from serving.groups.plan import Leader, Phase
 from serving.groups.pods import leader_of, make_pod_group, make_worker, worker_of, workers_of
 from serving.types.resources import Resources

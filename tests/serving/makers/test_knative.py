@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import autoscaler.warmpool.claims.assignment as claims
-from autoscaler.gpu.queues import KAI_QUEUE, VOLCANO_QUEUE
 from autoscaler.gpu.shapes import ANNOTATION_PRIORITY, ANNOTATION_TYPES, ANNOTATION_WEIGHT
 from autoscaler.types import Policy
 from clusters.base.objects import ANNOTATION_GPU_FRACTION, SERVICE, Object, controller_of, labels_of
+from clusters.base.pod_queues import KAI_QUEUE, VOLCANO_QUEUE
 from clusters.embedded.kubelet.process.images import expand
 from serving.makers.knative import (
     make_configurations,

@@ -10,8 +10,8 @@ from clusters.base.objects import Key, Object, key_of, parse_timestamp
 from serving.cli.base.keys import keyboard
 from serving.cli.base.output import Output
 from serving.cli.context import Session
-from serving.cli.rollout_view import duration
 from serving.client.models.load import Load, Reading, loads, readings
+from serving.client.models.rollout_view import duration
 
 QUIT: Final = "q"
 UNKNOWN: Final = "-"
