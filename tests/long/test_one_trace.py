@@ -20,7 +20,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from examples.quickstart_llm import model_file
-from tests.platform.machine import Machine, machine
+from tests.platform.machine import KNODEL, Machine, machine
 from tests.scenarios.world import infer_body
 from tests.serving.modelserver.collector import Collector, collecting
 from tests.support.ports import free_ports
@@ -178,6 +178,23 @@ def exemplars(port: int, query: str) -> list[Any]:
         return []
     finally:
         connection.close()
+
+
+def test_the_live_view_has_the_requests(platform: Machine) -> None:
+    argv = [*KNODEL, "top", "--watch", "--interval", "500ms", "-o", "json"]
+    with subprocess.Popen(argv, env=platform.environment, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                found = {one["model"]: one for one in json.loads(line)["models"]}
+                if found["double"]["requestsPerSecond"]:
+                    break
+                send(platform, "double", "/v2/models/double/infer", infer_body(1.0), f"{0xBA:032x}", "00")
+        finally:
+            process.terminate()
+    assert found["double"]["p99Seconds"] > 0
+    assert found["double"]["errorShare"] == 0
+    assert found["double"]["replicas"]["ready"] == 1
 
 
 def test_metrics_of_platform_and_models_are_sent(platform: Machine, collector: Collector) -> None:
