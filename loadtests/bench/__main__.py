@@ -25,6 +25,7 @@ from loadtests.bench.processes import cpu_by_pid, memory_by_role
 from loadtests.bench.record import keep, measured_now
 from loadtests.bench.servers import table
 from loadtests.bench.simulated import fleet, judge, simulate
+from loadtests.bench.tracing import tracing
 from loadtests.bench.warm import warm
 from tests.support import models
 
@@ -85,6 +86,7 @@ def _parts(options: argparse.Namespace, folder: Path) -> Iterator[tuple[str, Ite
         LOOP: lambda: loop(folder),
         EVENTS: lambda: events(folder),
         DOWNLOADS: lambda: downloads(folder),
+        TRACING: lambda: tracing(folder),
         SERVER: lambda: table.figures(table.plan(options.rounds, options.seconds), folder),
     }
     for name, measured in alone.items():
@@ -270,7 +272,8 @@ ALONE: dict[str, Callable[[], Iterable[Figure]]] = {
 """The parts that need no platform and no files."""
 LOOP = "loop"  # the whole autoscaler in one process
 DOWNLOADS = "downloads"  # downloads of folders over HTTP
-EVERY = [*PARTS, *ALONE, LOOP, EVENTS, DOWNLOADS, SERVER]
+TRACING = "tracing"  # traces and metrics by OTLP; needs wrk
+EVERY = [*PARTS, *ALONE, LOOP, EVENTS, DOWNLOADS, TRACING, SERVER]
 
 
 if __name__ == "__main__":

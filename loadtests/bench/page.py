@@ -47,6 +47,10 @@ PARTS: Mapping[str, tuple[str, str]] = {
         "Language models",
         "SmolLM2-135M through the model server, by turns with llama.cpp's own server.",
     ),
+    "tracing": (
+        "Traces and metrics by OTLP",
+        "A model server of a trivial model on one core, without a collector and with one, by turns in one run.",
+    ),
     "server": (
         "The model server and its peers",
         "KServe and MLServer with the same engines, alternately, on one core.",

@@ -38,7 +38,7 @@ from serving.types.model import Model, ModelSpec, ServerSpec, Variant, claims_of
 from serving.types.ray import own_service
 from serving.types.resources import Resources
 from serving.types.settings.runtimes import runtime_of
-from serving.types.settings.settings import ServerSettings, Settings
+from serving.types.settings.settings import SIGNALS, ServerSettings, Settings
 from serving.types.warm_pool import PoolTemplate
 from serving.types.workers import Workers, to_json
 
@@ -301,6 +301,7 @@ def _container(arguments: list[str], resources: Resources, mounts: Sequence[Moun
             "OTEL_EXPORTER_OTLP_ENDPOINT": server.otlp_endpoint,
             "OTEL_TRACES_SAMPLER": "parentbased_traceidratio",
             "OTEL_TRACES_SAMPLER_ARG": f"{server.trace_percent / 100:g}",
+            **{f"OTEL_{name.upper()}_EXPORTER": "none" for name in SIGNALS if name not in server.signals},
         }
     if environment:
         container["env"] = [{"name": name, "value": value} for name, value in environment.items()]

@@ -178,7 +178,8 @@ def _page(api: ApiCalls, pod: Object, path: str, is_cluster: bool) -> Call[bytes
     endpoint = endpoint_of(pod)
     if endpoint is None:
         raise Unreachable(f"replica {name} has no address yet: wait until it is ready")
-    address = ServerAddress(endpoint.host, endpoint.management_port, f"replica {name}", "check `knodel logs`")
+    remedy = f"check `knodel logs {labels_of(pod)[LABEL_MODEL]}`"
+    address = ServerAddress(endpoint.host, endpoint.management_port, f"replica {name}", remedy)
     answer = yield from exchange(HttpRequest(address, "GET", path, timeout=PAGE_TIMEOUT))
     raise_failure(answer, api.server, path)
     return answer.content

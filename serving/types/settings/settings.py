@@ -83,6 +83,8 @@ OTHER_VARIABLES = frozenset(
 """Variables that are not settings of a platform: its state folder, which contains everything else, and those of model
 servers and training scripts."""
 
+SIGNALS = ("traces", "metrics")
+"""Signals of `server.otlpSignals`."""
 FORMATS = ("knodel", "cdevents")
 """Formats of outgoing events (`eventing.outbound.service_events`)."""
 MEBIBYTE = 1024 * 1024  # bytes
@@ -154,6 +156,11 @@ class ServerSettings:
         "URL",
         "OpenTelemetry collector for traces and metrics of models, by OTLP over HTTP; a change creates revisions",
     )
+    otlp_signals: str = setting(
+        "traces,metrics",
+        "traces, metrics, with commas",
+        "signals that models send to server.otlpEndpoint; a change creates revisions",
+    )
     trace_percent: int = setting(
         100,
         "percent",
@@ -161,6 +168,11 @@ class ServerSettings:
         0,
         100,
     )
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """The signals that models send to a collector."""
+        return tuple(name.strip() for name in self.otlp_signals.split(","))
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,6 +360,7 @@ def _settings_with(given: Mapping[str, Any]) -> Settings:
     _check_url("rollout.prometheusUrl", settings.rollout.prometheus_url)
     _check_url("events.sink", settings.events.sink)
     _check_url("server.otlpEndpoint", settings.server.otlp_endpoint)
+    _check_signals(settings.server)
     if settings.events.format not in FORMATS:
         known = ", ".join(FORMATS)
         raise SettingsError(f"events.format: {settings.events.format[:40]!r} is unknown; known: {known}")
@@ -440,6 +453,13 @@ def _from_variables(environ: Mapping[str, str]) -> dict[str, Any]:
             raise SettingsError(f"{variable}: unknown setting; known: {', '.join(keys)}")
         found[keys[variable]] = from_variable(_setting_fields()[keys[variable]], text)
     return found
+
+
+def _check_signals(server: ServerSettings) -> None:
+    """Check the signals. Raises SettingsError."""
+    for name in server.signals:
+        if name not in SIGNALS:
+            raise SettingsError(f"server.otlpSignals: {name[:40]!r} is unknown; known: {', '.join(SIGNALS)}")
 
 
 def _check_url(key: str, value: str) -> None:

@@ -406,7 +406,8 @@ def test_hosts_that_may_be_private_reach_the_server_as_a_variable_and_make_a_ver
 
 
 def test_a_collector_reaches_the_server_as_variables_of_opentelemetry_and_makes_a_version() -> None:
-    settings = Settings(server=ServerSettings(otlp_endpoint="http://collector:4318", trace_percent=5))
+    server = ServerSettings(otlp_endpoint="http://collector:4318", otlp_signals="traces", trace_percent=5)
+    settings = Settings(server=server)
     [template] = make_templates(model(digest=DIGEST), settings).values()
 
     [container] = template["spec"]["containers"]
@@ -414,6 +415,7 @@ def test_a_collector_reaches_the_server_as_variables_of_opentelemetry_and_makes_
         "OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318",
         "OTEL_TRACES_SAMPLER": "parentbased_traceidratio",
         "OTEL_TRACES_SAMPLER_ARG": "0.05",
+        "OTEL_METRICS_EXPORTER": "none",
     }
     [plain] = make_templates(model(digest=DIGEST), replace(SETTINGS, server=ServerSettings(trace_percent=5))).values()
     assert "env" not in plain["spec"]["containers"][0]

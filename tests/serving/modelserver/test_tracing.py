@@ -91,6 +91,9 @@ async def test_a_stream_that_breaks_after_its_status_has_left_is_an_error_of_its
     begun: list[Span] = []
 
     class Once:
+        def begins_trace(self) -> bool:
+            return True
+
         @contextmanager
         def request_span(self, name: str, *_: Any) -> Iterator[Span]:
             with TracerProvider().get_tracer("test").start_as_current_span(name) as span:
@@ -306,6 +309,25 @@ async def test_what_is_off_is_not_imported() -> None:
 )
 def test_spans_of_openais_paths_have_few_names(path: str, name: str) -> None:
     assert span_name(protocol_of("POST", path), path) == name
+
+
+async def test_a_part_of_the_requests_begin_a_trace_and_those_of_a_trace_belong_to_it(
+    traced: Trace, collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0.5")
+    running = await traced(models.double())
+    answers = [await running.infer(tensor([1.0])) for _ in range(60)]
+    assert (await call(running)).headers["traceparent"].split("-")[1] == TRACE_ID
+    begun = [answer.headers["traceparent"] for answer in answers if "traceparent" in answer.headers]
+    assert 10 < len(begun) < 50  # 30, with a standard deviation of 4
+    await running.server.close()
+    sent = {
+        span.trace_id.hex() for post in collector.posts
+        for group in ExportTraceServiceRequest.FromString(post.body).resource_spans
+        for scope in group.scope_spans for span in scope.spans
+    }  # fmt: skip
+    assert sent == {TRACE_ID, *(header.split("-")[1] for header in begun)}
 
 
 async def exemplars(running: Running) -> dict[str, list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -57,6 +58,16 @@ async def test_a_caller_that_does_not_sample_is_not_sampled_by_the_engine(traced
     answer = await running.post({"model": NAME, "messages": MESSAGES}, CHAT, traceparent=PARENT[:-2] + "00")
     trace = answer.json["told"]["trace"]
     assert trace.startswith(f"00-{TRACE_ID}-") and trace.endswith("-00")
+    assert await spans(running, collector) == {}
+
+
+async def test_an_engine_begins_no_trace_for_a_request_that_is_not_sampled(
+    traced: Trace, collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_always_off")
+    running = await traced(b" ", "--format", "stub")
+    answer = await running.post({"model": NAME, "messages": MESSAGES}, CHAT)
+    assert re.fullmatch("00-[0-9a-f]{32}-[0-9a-f]{16}-00", answer.json["told"]["trace"])
     assert await spans(running, collector) == {}
 
 

@@ -162,3 +162,16 @@ def test_the_autoscaler_reads_the_settings_that_the_platform_knows() -> None:
 
 def test_the_limit_of_kept_files_is_no_unknown_setting() -> None:
     assert load_settings(environ={"KNODEL_KEPT_LIMIT": "5"}) == load_settings(environ={})
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("server: {otlpEndpoint: collector}", "server.otlpEndpoint"),
+        ("server: {otlpSignals: 'traces,logs'}", "server.otlpSignals: 'logs' is unknown; known: traces, metrics"),
+        ("server: {tracePercent: 101}", "server.tracePercent: 101 is out of bounds"),
+    ],
+)
+def test_a_collector_is_checked(text: str, fault: str) -> None:
+    with pytest.raises(SettingsError, match=fault):
+        settings_from_text(text, "file")
