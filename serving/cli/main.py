@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -180,6 +182,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(_about_missing(error, given), FAILED, given)
     except Exception as error:  # a bug in Knodel: print one line here too, and the traceback with --debug
         return _fail(_about_bug(error, given), FAILED, given)
+
+
+def plugin() -> int:
+    """Run one command as `kubectl knodel`: on kubectl's current context, unless the caller names another place."""
+    from serving.client.kubeconfig import current_context  # slow imports; only kubectl's plugin needs them
+    from serving.client.platform_ref import CONTEXT_VARIABLE
+
+    if wants_current_context(sys.argv[1:], os.environ):
+        with suppress(KnodelError):  # without a kubeconfig, it acts as `knodel` does
+            os.environ[CONTEXT_VARIABLE] = current_context()
+    return main()
+
+
+def wants_current_context(arguments: Sequence[str], environ: Mapping[str, str]) -> bool:
+    """Return whether neither an option nor a variable names a platform or a cluster. Pure."""
+    from serving.client.environments import VARIABLE
+    from serving.client.platform_ref import CONTEXT_VARIABLE
+    from serving.client.state import STATE_VARIABLE
+    from serving.client.targets import OPTIONS
+
+    options = {argument.partition("=")[0] for argument in arguments}
+    return options.isdisjoint(OPTIONS) and not any(map(environ.get, (CONTEXT_VARIABLE, STATE_VARIABLE, VARIABLE)))
 
 
 def _about_missing(error: ModuleNotFoundError, given: Sequence[str]) -> str:

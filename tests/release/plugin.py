@@ -29,9 +29,9 @@ if sys.version_info < (3, 11):
     sys.exit(f"kubectl knodel needs Python 3.11 or newer: python3 is {{sys.version.split()[0]}}")
 sys.path.insert(0, str(Path(__file__).resolve().parent / "{LIBRARIES}"))
 
-from serving.cli.plugin import main
+from serving.cli.main import plugin
 
-sys.exit(main())
+sys.exit(plugin())
 """
 OF_THE_MACHINE: Final = ("direct_url.json", "RECORD", "INSTALLER", "REQUESTED", "uv_cache.json", ".lock")
 """Files that tell where and how a package was installed."""

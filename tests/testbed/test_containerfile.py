@@ -66,10 +66,22 @@ def test_both_images_have_the_same_environment(config: dict[str, Any]) -> None:
 
 
 def test_the_image_has_what_the_testbeds_has() -> None:
-    arguments = dict(rest.split("=") for name, rest in instructions() if name == "ARG")
+    arguments = dict(rest.split("=") for name, rest in instructions() if name == "ARG" and "=" in rest)
     assert tuple(arguments["EXTRAS"].split(",")) == images.SERVER_EXTRAS
     (controllers,) = re.findall("controllers' image .*EXTRAS=([a-z,]+)", CONTAINERFILE.read_text())
     assert tuple(controllers.split(",")) == images.CONTROLLER_EXTRAS
+
+
+def test_the_image_has_the_labels_of_its_release() -> None:
+    """https://github.com/opencontainers/image-spec/blob/main/annotations.md."""
+    prefix = "org.opencontainers.image."
+    labels = dict(re.findall(r'(\S+)="([^"]*)"', " ".join(values("LABEL"))))
+    assert {name.removeprefix(prefix) for name in labels} == {
+        "title", "description", "licenses", "version", "revision", "source", "base.name",
+    }  # fmt: skip
+    assert labels[f"{prefix}version"] == "${VERSION}"  # which the release sets
+    declared = {rest.partition("=")[0] for name, rest in final() if name == "ARG"}
+    assert set(re.findall(r"\$\{(\w+)\}", " ".join(labels.values()))) <= declared
 
 
 def test_no_image_has_the_gateway_of_one_machine() -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from clusters.base.objects import Object, condition_of, name_of
 from serving.cli.doctor.findings import Finding, ProbeResponse
-from serving.cli.versions import UNKNOWN, component_versions, warnings
+from serving.cli.doctor.versions import UNKNOWN, component_versions, warnings
 from serving.client.installed import READER
 from serving.makers.knative_flags import Flag
 from serving.types.settings.settings import GatewaySettings

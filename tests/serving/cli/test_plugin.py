@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from serving.cli import plugin
+from serving.cli.main import plugin, wants_current_context
 from serving.client.errors import ClientError
 from serving.client.kubeconfig import current_context
 
@@ -29,7 +29,7 @@ from serving.client.kubeconfig import current_context
 def test_what_the_caller_names_goes_before_the_current_context(
     arguments: list[str], environ: dict[str, str], wanted: bool
 ) -> None:
-    assert plugin.wants_current_context(arguments, environ) is wanted
+    assert wants_current_context(arguments, environ) is wanted
 
 
 def test_the_first_kubeconfig_with_a_current_context_counts(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_the_command_runs_on_that_context(
         monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
     monkeypatch.setenv("KNODEL_KUBE_CONTEXT", "")  # removed after the test
 
-    assert plugin.main() != 0
+    assert plugin() != 0
     said = capsys.readouterr().err
     assert ("no context 'lab'" in said) is has_context
     assert ("no platform runs" in said) is not has_context

@@ -9,7 +9,7 @@ import pytest
 from clusters.base.distribution import VERSION
 from clusters.base.objects import Object
 from clusters.embedded.store.lock import FolderLock
-from serving.cli import versions
+from serving.cli.doctor import versions
 from tests.serving.cli.conftest import Config, Knodel, announce
 from tests.serving.cli.kube import CONTEXT, FakeApi, Reply, Seen, failure
 

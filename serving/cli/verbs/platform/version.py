@@ -14,7 +14,7 @@ from serving.cli.addresses import aligned
 from serving.cli.base.output import Output
 from serving.cli.context import Session, verb
 from serving.cli.doctor.cluster import check_kubernetes
-from serving.cli.versions import UNKNOWN, component_versions, knative_version, warnings
+from serving.cli.doctor.versions import UNKNOWN, component_versions, knative_version, warnings
 from serving.client.client import Client
 from serving.client.installed import SYSTEM_NAMESPACE
 from serving.client.state import running_platform, version_skew
