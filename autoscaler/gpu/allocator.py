@@ -107,8 +107,8 @@ class _Filled:
     """A claim while it is filled: replicas granted, and those of them that stay on their nodes."""
 
     __slots__ = (
-        "amount", "band", "claim", "granted", "holds", "keeps", "left", "price", "resource", "rule", "step", "tenant",
-        "want",
+        "amount", "band", "claim", "granted", "guarantee", "holds", "keeps", "left", "limit", "of", "price", "resource",
+        "rule", "step", "target", "tenant", "want",
     )  # fmt: skip
 
     def __init__(self, claim: Claim, price: float, tenant: Tenant) -> None:
@@ -118,9 +118,13 @@ class _Filled:
         self.step = price / claim.weight
         self.band, self.holds = claim.band, claim.holds
         self.resource, self.amount = claim.shape.resource, claim.shape.amount
+        self.of = claim.tenant, self.resource
+        self.guarantee = tenant.guarantee.get(self.resource, 0)
+        self.limit = tenant.limit.get(self.resource, math.inf)
+        self.target = 0  # up to how many replicas it is filled now
         self.want = max(claim.want, claim.least)
         self.granted = 0
-        self.left = [(node, count) for node, count in sorted(claim.held.items()) if count > 0]
+        self.left = sorted(claim.held.items()) if self.holds else []  # the rest of what is held
         self.keeps: dict[str, int] = {}
         self.rule = Rule.SHORT
 
@@ -129,6 +133,8 @@ class _Filled:
         return (self.granted + 1) * self.step
 
 
+_Turn = tuple[float, bool, int]
+"""The order of a claim in its tenant: least next share, then who holds that replica, then by name, as a number."""
 _Target = Callable[[_Filled], int]
 """Returns up to how many replicas a claim is filled in a band."""
 
@@ -202,40 +208,40 @@ class _Run:
 
     def _by_priority(self, group: Sequence[_Filled], wanted: _Target, most: Amounts | None = None) -> None:
         """Fill the claims of a band up to what `wanted` returns; `most` limits the units of their tenant."""
-        ranks = sorted({one.claim.priority for one in group}, reverse=True)
-        for rank in ranks:
-            self._by_turns([one for one in group if one.claim.priority == rank], wanted, most)
+        ranks: defaultdict[int, list[_Filled]] = defaultdict(list)
+        for one in group:
+            one.target = wanted(one)
+            if one.granted < one.target:
+                ranks[one.claim.priority].append(one)
+        for rank in sorted(ranks, reverse=True):
+            self._by_turns(ranks[rank], most)
 
-    def _by_turns(self, group: Sequence[_Filled], wanted: _Target, most: Amounts | None) -> None:
-        """Progressive filling."""
-        queues: dict[str, list[tuple[float, bool, str, int]]] = defaultdict(list)
-        targets = [wanted(one) for one in group]
-        for number, (one, target) in enumerate(zip(group, targets, strict=True)):
-            if one.granted < target:
-                queues[one.claim.tenant].append(self._turn(one, number))
+    def _by_turns(self, group: Sequence[_Filled], most: Amounts | None) -> None:
+        """Fill claims up to their targets, progressively. They are sorted by name."""
+        queues: defaultdict[str, list[_Turn]] = defaultdict(list)
+        for number, one in enumerate(group):
+            queues[one.claim.tenant].append((one.next_share(), not one.left, number))
         for queue in queues.values():
             heapq.heapify(queue)
         tenants = [self._tenant_turn(name, queue[0], group) for name, queue in queues.items()]
         heapq.heapify(tenants)
         while tenants:
-            *_, name = heapq.heappop(tenants)
+            name = tenants[0][-1]
             queue = queues[name]
-            number = heapq.heappop(queue)[-1]
+            number = queue[0][-1]
             one = group[number]
-            if self._give(one, most) and one.granted < targets[number]:
-                heapq.heappush(queue, self._turn(one, number))
+            if self._give(one, most) and one.granted < one.target:
+                heapq.heapreplace(queue, (one.next_share(), not one.left, number))
+            else:
+                heapq.heappop(queue)
             if queue:
-                heapq.heappush(tenants, self._tenant_turn(name, queue[0], group))
+                heapq.heapreplace(tenants, self._tenant_turn(name, queue[0], group))
+            else:
+                heapq.heappop(tenants)
 
-    def _turn(self, one: _Filled, number: int) -> tuple[float, bool, str, int]:
-        """Return the order of a claim in its tenant: least next share, then who holds that replica, then by name."""
-        return one.next_share(), not one.left, one.claim.name, number
-
-    def _tenant_turn(
-        self, name: str, first: tuple[float, bool, str, int], group: Sequence[_Filled]
-    ) -> tuple[float, bool, str]:
-        money = self._of_tenant[name] + group[first[-1]].price
-        return money / group[first[-1]].tenant.weight, first[1], name
+    def _tenant_turn(self, name: str, first: _Turn, group: Sequence[_Filled]) -> tuple[float, bool, str]:
+        one = group[first[-1]]
+        return (self._of_tenant[name] + one.price) / one.tenant.weight, first[1], name
 
     def _give(self, one: _Filled, most: Amounts | None) -> bool:
         """Grant one more replica, if it fits and is allowed."""
@@ -243,30 +249,29 @@ class _Run:
         if not allowed or not self._put(one):
             one.rule = Rule.SHORT if allowed else one.rule
             return False
-        claim, resource, amount = one.claim, one.resource, one.amount
-        if claim.kind == "training" and one.granted >= claim.least:
+        resource, amount = one.resource, one.amount
+        if one.band is Band.GROWTH and one.granted >= one.claim.least:
             self._growth[resource] += amount
         one.granted += 1
-        self._units[claim.tenant, resource] += amount
+        self._units[one.of] += amount
         self._free[resource] -= amount
-        if self._units[claim.tenant, resource] > one.tenant.guarantee.get(resource, 0):
-            self._of_tenant[claim.tenant] += one.price
+        if self._units[one.of] > one.guarantee:
+            self._of_tenant[one.claim.tenant] += one.price
         return True
 
     def _may_have(self, one: _Filled, most: Amounts | None) -> bool:
         """Return whether the next replica keeps the limits, and set the reason if it does not."""
         claim, resource, amount = one.claim, one.resource, one.amount
-        after = self._units[claim.tenant, resource] + amount
+        after = self._units[one.of] + amount
         if most is not None and after > most.get(resource, 0):
             return False
         one.rule = Rule.SHORT
-        limit = one.tenant.limit.get(resource)
-        if limit is not None and after > limit:
+        if after > one.limit:
             one.rule = Rule.LIMIT
             return False
-        if claim.kind == "serving":
+        if one.band is Band.SERVING:
             return True
-        if claim.kind == "training" and one.granted >= max(claim.least, one.holds):  # growth by a new replica
+        if one.band is Band.GROWTH and one.granted >= max(claim.least, one.holds):  # growth by a new replica
             allowed = self._allowed.get(resource)
             if allowed is not None and self._growth[resource] + amount > allowed:
                 one.rule = Rule.SETTLING

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from autoscaler.gpu.units import Amounts
 
@@ -47,6 +47,9 @@ class Shape:
         return self.units * self.pods
 
 
+_BANDS: Mapping[Kind, Band] = {"serving": Band.SERVING, "pool": Band.POOL, "training": Band.GROWTH}
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """A claim of a revision, a warm pool or a training job.
@@ -82,7 +85,7 @@ class Claim:
     @property
     def band(self) -> Band:
         """The band of what it wants beyond `least`."""
-        return {"serving": Band.SERVING, "pool": Band.POOL, "training": Band.GROWTH}[self.kind]
+        return _BANDS[self.kind]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,16 +120,14 @@ class Rule(StrEnum):
     """No node has such GPUs, or none has as many as one Pod takes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Gift:
+class Gift(NamedTuple):
     """Units that another claim gives back for this one."""
 
     giver: str
     units: float
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(NamedTuple):
     """The replicas that a claim may have, and why.
 
     `total` are the units of all places that fit the claim, `others` those that other claims hold or were granted.

@@ -46,11 +46,15 @@ class _Class:
         self.pairs.setdefault(pair, {})[number] = None
 
     def move(self, number: int, before: Pair, after: Pair) -> None:
-        places = self.pairs[before]
+        pairs = self.pairs
+        places = pairs[before]
         del places[number]
         if not places:
-            del self.pairs[before]
-        self.add(after, number)
+            del pairs[before]
+        if after in pairs:
+            pairs[after][number] = None
+        else:
+            pairs[after] = {number: None}
 
     def best(self, units: int) -> int:
         """Return the place for a Pod of so many units; -1 if none has room."""
@@ -113,20 +117,28 @@ class Paper:
 
     def place(self, shape: Shape) -> bool:
         """Grant a new replica, all its Pods or none."""
-        classes, units, mark = self._classes_for(shape), shape.units, self.mark()
+        classes, units = self._classes_for(shape), shape.units
         if units >= self._full.get(classes, units + 1):
             return False
+        if shape.pods == 1:
+            if not self._place_pod(classes, units):
+                self._full[classes] = units
+                return False
+            return True
+        mark = self.mark()
         for _ in range(shape.pods):
-            for one in classes:  # those of a better type first
-                if (number := one.best(units)) >= 0:
-                    self._take(number, units, min(units, self._idle[number]))
-                    break
-            else:
-                if shape.pods == 1:
-                    self._full[classes] = units
+            if not self._place_pod(classes, units):
                 self.restore(mark)
                 return False
         return True
+
+    def _place_pod(self, classes: Iterable[_Class], units: int) -> bool:
+        for one in classes:  # those of a better type first
+            if (number := one.best(units)) >= 0:
+                idle = self._idle[number]
+                self._take(number, units, idle if idle < units else units)
+                return True
+        return False
 
     def mark(self) -> int:
         """Return the present state, for `restore`."""

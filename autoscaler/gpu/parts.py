@@ -44,8 +44,7 @@ def settings_in_parts(settings: AllocationSettings) -> AllocationSettings:
 def in_units(allocation: Allocation) -> Allocation:
     """Return the grants with GPUs instead of thousandths."""
     grants = {
-        name: replace(
-            grant,
+        name: grant._replace(
             total=grant.total / THOUSANDTHS,
             others=grant.others / THOUSANDTHS,
             gifts=tuple(Gift(gift.giver, gift.units / THOUSANDTHS) for gift in grant.gifts),

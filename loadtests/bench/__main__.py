@@ -16,6 +16,7 @@ from loadtests.bench.decider import decider
 from loadtests.bench.downloads import downloads
 from loadtests.bench.events import events
 from loadtests.bench.figure import Figure
+from loadtests.bench.gpus import allocator
 from loadtests.bench.llm import llm
 from loadtests.bench.loop import loop
 from loadtests.bench.machine import described
@@ -264,6 +265,7 @@ SERVER = "server"  # the model server and its peers, without a platform; runs la
 EVENTS = "events"  # the event webhook alone
 ALONE: dict[str, Callable[[], Iterable[Figure]]] = {
     "decide": decider,
+    "gpus": allocator,
     "simulate": simulate,
     "fleet": fleet,
     "judge": judge,

@@ -28,6 +28,10 @@ PARTS: Mapping[str, tuple[str, str]] = {
         "The decision",
         "All revisions of a fleet at once, compared with a copy of the tables and with Knative's rule.",
     ),
+    "gpus": (
+        "GPUs of models and training",
+        "One allocation over all claims when they want four times what there is, as CPU time.",
+    ),
     "loop": ("The autoscaler's loop", "One tick: read, decide, scale and record."),
     "simulate": (
         "Real traces",

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from clusters.base.distribution import VERSION
 from clusters.base.errors import Forbidden, KnodelError
-from clusters.base.objects import CONFIG_MAP, DEPLOYMENT, MODEL, REVISION, Kind, Object, name_of
+from clusters.base.objects import DEPLOYMENT, MODEL, REVISION, Kind, Object, name_of
 from serving.cli.context import Session
 from serving.cli.doctor import cluster as doctor
 from serving.cli.doctor.cluster import Permission, Unreadable
+from serving.cli.doctor.examine_gpus import read_config_maps
 from serving.cli.doctor.examine_models import examine_there
 from serving.cli.doctor.findings import Finding, ProbeResponse
 from serving.client.client import Client
@@ -58,7 +59,7 @@ def examine_cluster(session: Session, context: str) -> Iterator[Finding]:
         yield doctor.check_version(deployments, VERSION)
     yield from _settings_and_ingress(client, context)
     if model.ok:
-        yield from examine_there(client, session.namespace)
+        yield from examine_there(client, session.namespace, context)
 
 
 def _permissions(namespace: str) -> list[Permission]:
@@ -103,15 +104,7 @@ def _knative(client: Client) -> Iterator[Finding]:
         missing = [name for name in CORE if name not in map(name_of, found)]
         found = found if not missing else Unreadable(f"no Deployment {', '.join(missing)}", forbidden=False)
     yield doctor.check_deployments("Knative's Deployments", KNATIVE_NAMESPACE, found, remedy)
-    configs: dict[str, Mapping[str, str] | Unreadable] = {}
-    for name in dict.fromkeys(flag.configmap for flag in FLAGS):
-        try:
-            data = client.get(CONFIG_MAP, name, KNATIVE_NAMESPACE).get("data")
-        except KnodelError as error:
-            configs[name] = _unreadable(error)
-        else:
-            configs[name] = {str(key): str(value) for key, value in data.items()} if isinstance(data, dict) else {}
-    yield from doctor.check_flags(FLAGS, configs)
+    yield from doctor.check_flags(FLAGS, read_config_maps(client, FLAGS))
 
 
 def _resources(client: Client, kind: Kind) -> Sequence[str] | None:

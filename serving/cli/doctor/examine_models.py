@@ -10,6 +10,7 @@ from typing import Final
 from clusters.base.errors import Forbidden, KnodelError
 from clusters.base.objects import EVENT_SOURCE, MODEL, POD, Kind, Object
 from serving.cli.doctor import models as doctor
+from serving.cli.doctor.examine_gpus import examine_gpus
 from serving.cli.doctor.findings import Finding
 from serving.client.client import Client
 from serving.engines.base.registry import FORMATS, is_installed
@@ -38,7 +39,7 @@ def examine_here(client: Client) -> Iterator[Finding]:
     yield from _sources(client, None)
 
 
-def examine_there(client: Client, namespace: str) -> Iterator[Finding]:
+def examine_there(client: Client, namespace: str, context: str) -> Iterator[Finding]:
     """Run the checks for a namespace of a cluster, where engines and network are those of the Pods."""
     models = yield from _listed(client, MODEL, namespace, "models")
     if models is not None:
@@ -46,6 +47,7 @@ def examine_there(client: Client, namespace: str) -> Iterator[Finding]:
         yield doctor.check_replicas(models)
         if any((one.get("spec") or {}).get("workers") for one in models):
             yield doctor.check_workers(models)
+        yield from examine_gpus(client, context, models)
     pods = yield from _listed(client, POD, namespace, "images")
     if pods is not None:
         yield doctor.check_images(pods)

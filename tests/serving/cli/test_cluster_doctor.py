@@ -9,6 +9,8 @@ import pytest
 
 from clusters.base.distribution import VERSION
 from clusters.base.objects import Object
+from tests.autoscaler.gpu.objects import node as gpu_node
+from tests.autoscaler.gpu.objects import pod as gpu_pod
 from tests.serving.cli.conftest import Config, Done, Knodel
 from tests.serving.cli.kube import CONFIG_PATH, CONTEXT, SETTINGS, FakeApi, Pki, Reply, Seen, failure
 
@@ -66,7 +68,11 @@ class Lab:
             "allow-zero-initial-scale": "true",
             "kubernetes.podspec-persistent-volume-claim": "enabled",
         }
-        self.deployed: dict[str, list[Object] | Reply] = {"models": [], "pods": [], "eventsources": []}
+        self.deployed: dict[str, list[Object] | Reply] = {
+            "models": [], "pods": [], "eventsources": [], "nodes": [],
+            "priorityclasses": [{"metadata": {"name": name}} for name in ("knodel-serving", "knodel-training")],
+        }  # fmt: skip
+        self.more_settings = ""
         self.minor = "35"
         self.settings: Reply | None = None
 
@@ -86,7 +92,7 @@ class Lab:
         if words[-1].startswith("config-"):
             return Reply(200, {"metadata": {"name": words[-1]}, "data": self.features})
         if seen.path == CONFIG_PATH:
-            data = {"config.yaml": SETTINGS.format(port=self.port)}
+            data = {"config.yaml": SETTINGS.format(port=self.port) + self.more_settings}
             return self.settings or Reply(200, {"metadata": {"name": "knodel-config"}, "data": data})
         known = self.groups.get("/".join(words[1:]))
         if known is None:
@@ -235,3 +241,56 @@ def test_a_certificate_that_is_not_trusted_is_a_finding(knodel: Knodel, pki: Pki
     done = knodel("doctor", "-o", "json", *HERE)
 
     assert "certificate-authority" in problems(done)["API server"]["remedy"]
+
+
+def gpu_model(**spec: Any) -> Object:
+    """Return a Model with a GPU that serves."""
+    metadata = {"name": "chat", "namespace": "default"}
+    head = {"apiVersion": "knodel.dev/v1alpha1", "kind": "Model", "metadata": metadata}
+    return {**head, "spec": {"storageUri": "s3://box/chat", "resources": {"gpu": 1}, **spec}, "status": {}}
+
+
+def gpu_findings(knodel: Knodel) -> dict[str, Object]:
+    """Return check → finding for the checks about GPUs."""
+    found = {one["check"]: one for one in json.loads(knodel("doctor", "-o", "json", *HERE).out)}
+    names = ("priority classes", "GPU nodes", "podspec-affinity", "priorityclassname")
+    return {check: one for check, one in found.items() if check.endswith(names)}
+
+
+def test_without_models_with_gpus_nothing_is_said_about_them(knodel: Knodel, lab: Lab) -> None:
+    lab.deployed["models"] = [gpu_model(resources={"cpu": "1"})]
+    assert gpu_findings(knodel) == {}
+
+
+def test_a_priority_that_the_scheduler_does_not_know_is_advice(knodel: Knodel, lab: Lab) -> None:
+    lab.deployed["models"] = [gpu_model(priority=5)]
+    found = gpu_findings(knodel)["priority classes"]
+    assert found["ok"]
+    assert "does not know the priority of default/chat" in found["message"]
+    assert "server.gpuPriorityClass: knodel-serving" in found["remedy"]
+
+
+def test_flags_and_priority_classes_that_models_with_gpus_need(knodel: Knodel, lab: Lab) -> None:
+    lab.deployed["models"] = [gpu_model(resources={"gpu": 1, "gpuTypes": ["NVIDIA-L4"]})]
+    lab.more_settings = "\nserver: {gpuPriorityClass: knodel-serving}\n"
+    lab.deployed["priorityclasses"] = []
+    found = gpu_findings(knodel)
+    assert [one["ok"] for one in found.values()] == [False, False, False, True]
+    assert "podspec-affinity" in found["Knative's kubernetes.podspec-affinity"]["remedy"]
+    assert "no PriorityClass knodel-serving" in found["priority classes"]["message"]
+    assert "knodel install" in found["priority classes"]["remedy"]
+    lab.features |= {"kubernetes.podspec-affinity": "enabled", "kubernetes.podspec-priorityclassname": "enabled"}
+    lab.deployed["priorityclasses"] = [{"metadata": {"name": name}} for name in ("knodel-serving", "knodel-training")]
+    assert all(one["ok"] for one in gpu_findings(knodel).values())
+
+
+def test_gpus_that_are_spread_over_nodes_are_advice(knodel: Knodel, lab: Lab) -> None:
+    lab.deployed["models"] = [gpu_model()]
+    lab.deployed["nodes"] = [gpu_node("a", 4), gpu_node("b", 4)]
+    lab.deployed["pods"] = [gpu_pod("one", "a", 2), gpu_pod("two", "b", 1)]
+    found = gpu_findings(knodel)["GPU nodes"]
+    assert found["ok"]
+    assert found["message"] == "Pods hold GPUs on 2 nodes, and could do with 1: b"
+    assert "MostAllocated" in found["remedy"]
+    lab.deployed["pods"] = [gpu_pod("one", "a", 2), gpu_pod("two", "a", 1)]
+    assert gpu_findings(knodel)["GPU nodes"]["message"] == "Pods hold GPUs on 1 of 2 nodes"
