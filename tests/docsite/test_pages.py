@@ -14,6 +14,7 @@ from tests.docsite import markdown
 from tests.docsite.check import find_faults
 from tests.docsite.commands import FOLDER, command_pages
 from tests.docsite.navigation import read_sections
+from tests.docsite.pictures import replace_pictures, width_of
 from tests.docsite.prepare import configuration
 from tests.docsite.python_api import python_api_page
 from tests.docsite.sources import DOCS, ROOT, Sources, find_sources, site_page, site_path
@@ -113,3 +114,18 @@ def test_faults_of_a_site_are_found(tmp_path: Path) -> None:
         "index.html: b.html#c names an anchor that does not exist",
         "index.html: d.html does not exist",
     ]
+
+
+def test_a_picture_has_its_text_and_its_natural_width() -> None:
+    pytest.importorskip("merman", reason="no wheel for this system")
+    saved: list[str] = []
+
+    def save(picture: str) -> str:
+        saved.append(picture)
+        return "a.svg"
+
+    page = replace_pictures("A\n\n```mermaid\nflowchart LR\n  accTitle: Two parts\n  a[one] --> b[two]\n```\n", save)
+
+    assert f'<img alt="Two parts" src="a.svg" width="{width_of(saved[0])}">' in page
+    assert ">one<" in saved[0]
+    assert "foreignObject" not in saved[0]
