@@ -60,13 +60,12 @@ def test_a_page_has_one_path_in_the_site(source: str, path: str) -> None:
 
 def test_links_are_those_of_the_site() -> None:
     sources = Sources({"docs/a.md": "a.md", "docs/d/README.md": "d/index.md", "X.md": "project/X.md"}, {})
-    page = "[a](../a.md#b) [d](README.md) [x](../../X.md) [code](../../serving/y.py) `[no](z.md)`\n```yaml m.yaml\n```"
+    links = "[a](../a.md#b) [d](README.md) [x](../../X.md) [code](../../serving/y.py) `[no](z.md)`"
+    page = f"{links}\n- a\n  - b\n```yaml m.yaml\n  - c\n```"
 
-    made = site_page("docs/d/README.md", page, sources)
-
-    links, _, block = made.partition("\n")
+    links, _, rest = site_page("docs/d/README.md", page, sources).partition("\n")
     assert links == "[a](../a.md#b) [d](index.md) [x](../project/X.md) code `[no](z.md)`"
-    assert block == '```yaml title="m.yaml"\n```'
+    assert rest == '- a\n    - b\n```yaml title="m.yaml"\n  - c\n```'
 
 
 @pytest.mark.parametrize(
@@ -96,6 +95,7 @@ def test_each_public_name_of_the_package_has_a_heading() -> None:
     anchors = markdown.anchors(python_api_page())
     assert {name.lower() for name in knodel.__all__} <= set(anchors)
     assert "clientdeploy" in anchors
+    assert "request_id: str = ''," in python_api_page()
     assert "core" not in python_api_page().partition("#### Client.deploy")[2].partition("####")[0].split("```")[1]
 
 
