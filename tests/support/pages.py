@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -34,10 +35,10 @@ def type_page(page: Path, folder: Path, *more_ports: str) -> None:
         "KNODEL_STATE": str(folder / "state"), "KNODEL_GATEWAY_PORT": ports[GATEWAY],
         "KNODEL_CONTROL_PORT": ports[EVENTS], "KNODEL_CONTROL_TLS_PORT": tls,
     }  # fmt: skip
-    with Shell(folder, environment) as shell:
-        try:
+    try:
+        with Shell(folder, environment) as shell:
             for step in (step for session in sessions(text) for step in session.steps):
                 printed = shell.run(step.command, WITHIN)
                 assert not step.expected.strip() or step.agrees(printed), f"{step.command}\n{printed}"
-        finally:
-            shell.run("knodel down", WITHIN)
+    finally:
+        subprocess.run(["knodel", "down", "--force"], env=environment, capture_output=True, check=False)
