@@ -22,12 +22,20 @@ def render(source: str) -> str:
     return str(merman.Merman().render_svg(OPTIONS + source, None)).replace(_MEASURED, _SHOWN)
 
 
+def width_of(picture: str) -> int:
+    """Return the width of an SVG in pixels at its natural size, from its viewBox."""
+    found = re.search(r'viewBox="[-\d.]+ [-\d.]+ ([\d.]+) ', picture)
+    assert found is not None, picture[:200]
+    return round(float(found[1]))
+
+
 def replace_pictures(page: str, save: Callable[[str], str]) -> str:
     """Return the page with each Mermaid block as a picture. `save` stores a block's SVG and returns its address."""
 
     def replaced(block: re.Match[str]) -> str:
-        address = save(render(block[1]))
-        image = f'<img alt="{_alternative(block[1])}" src="{address}">'
+        picture = render(block[1])
+        address = save(picture)
+        image = f'<img alt="{_alternative(block[1])}" src="{address}" width="{width_of(picture)}">'
         return f'<p class="picture"><a href="{address}">{image}</a></p>'
 
     return _PICTURE.sub(replaced, page)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import posixpath
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -25,32 +24,41 @@ GENERATED = {"Reference": {"Command": FOLDER, "Python API": PATH}}
 
 
 def prepare(folder: Path, root: Path = ROOT) -> None:
-    """Write the pages and the configuration anew."""
+    """Write the pages and the configuration. Leave files alone that are up to date, for a server that watches them."""
     pages = folder / PAGES
-    shutil.rmtree(pages, ignore_errors=True)
     sources = find_sources(root)
+    made: dict[str, str] = {}
     for source, place in sources.pages.items():
-        text = site_page(source, (root / source).read_text(encoding="utf-8"), sources)
-        _write(pages, place, _with_pictures(pages, place, text))
-    for source, place in sources.files.items():
-        _write(pages, place, (root / source).read_text(encoding="utf-8"))
+        made[place] = _with_pictures(made, place, site_page(source, _read(root / source), sources))
+    made |= {place: _read(root / source) for source, place in sources.files.items()}
     generated = {**command_pages(), PATH: python_api_page()}
-    for place, text in generated.items():
-        _write(pages, place, text)
-    shutil.copytree(ASSETS, pages / "assets", dirs_exist_ok=True)
-    sections = read_sections((root / DOCS / "README.md").read_text(encoding="utf-8"))
-    (folder / CONFIGURATION).write_text(configuration(sections, sources, generated), encoding="utf-8")
+    made |= generated
+    made |= {f"assets/{asset.name}": _read(asset) for asset in ASSETS.iterdir()}
+    for place, text in made.items():
+        _write(pages / place, text)
+    for path in pages.rglob("*"):
+        if path.is_file() and path.relative_to(pages).as_posix() not in made:
+            path.unlink()
+    sections = read_sections(_read(root / DOCS / "README.md"))
+    _write(folder / CONFIGURATION, configuration(sections, sources, generated))
 
 
-def _write(pages: Path, place: str, text: str) -> None:
-    (pages / place).parent.mkdir(parents=True, exist_ok=True)
-    (pages / place).write_text(text, encoding="utf-8")
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
 
 
-def _with_pictures(pages: Path, place: str, text: str) -> str:
+def _write(path: Path, text: str) -> None:
+    if not path.exists() or _read(path) != text:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def _with_pictures(made: dict[str, str], place: str, text: str) -> str:
+    """Return the text of a page with pictures, which are added to `made`."""
+
     def save(picture: str) -> str:
         name = f"assets/pictures/{hashlib.sha256(picture.encode()).hexdigest()[:16]}.svg"
-        _write(pages, name, picture)
+        made[name] = picture
         return posixpath.relpath(name, posixpath.dirname(place) or ".")
 
     return replace_pictures(text, save)

@@ -16,6 +16,7 @@ from typing import Any
 import knodel
 
 PATH = "reference/python-api.md"
+WIDTH = 100
 _INDENTED = re.compile(r"^(?: {4}.*\n|\n(?= {4}))+", re.MULTILINE)
 
 
@@ -66,23 +67,40 @@ def described(name: str, made: Any) -> Iterator[str]:
 
 
 def signature(name: str, made: Any) -> str:
-    """Return a signature on one line, or with a line for each parameter if it is long; without `self` and `core`."""
-    given = inspect.signature(made)
-    kept = [parameter for parameter in given.parameters.values() if parameter.name not in ("self", "core")]
-    hidden = dataclasses.is_dataclass(made) or "factory" in str(given)
-    if inspect.isclass(made) and hidden:
+    """Return a signature on one line, or with a line for each parameter if it is long; without `self` and `core`.
+
+    Values are made by Knodel, so only the name of their class is shown.
+    """
+    if dataclasses.is_dataclass(made):
         return f"class {name}"
-    shown = given.replace(parameters=kept)
-    line = f"{name}{shown}".replace("'", "")
-    if len(line) <= 100:
+    given = inspect.signature(made)
+    kept = [_unquoted(one) for one in given.parameters.values() if one.name not in ("self", "core")]
+    shown = given.replace(parameters=kept, return_annotation=_Annotation.of(given.return_annotation))
+    line = f"{name}{shown}"
+    if len(line) <= WIDTH:
         return line
-    parts = [str(parameter).replace("'", "") for parameter in kept]
-    first_keyword = next((i for i, one in enumerate(kept) if one.kind is inspect.Parameter.KEYWORD_ONLY), None)
-    if first_keyword is not None:
-        parts.insert(first_keyword, "*")
-    ending = f" -> {given.return_annotation}".replace("'", "")
-    returned = "" if given.return_annotation is inspect.Signature.empty else ending
-    return "\n".join([f"{name}(", *(f"    {part}," for part in parts), f"){returned}"])
+    parts = [str(one) for one in kept]
+    by_name = next((number for number, one in enumerate(kept) if one.kind is inspect.Parameter.KEYWORD_ONLY), None)
+    if by_name is not None:
+        parts.insert(by_name, "*")
+    return "\n".join([f"{name}(", *(f"    {part}," for part in parts), line[line.rindex(")") :]])
+
+
+class _Annotation(str):
+    """The text of an annotation, which `str` of a signature shows without quotes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    @classmethod
+    def of(cls, annotation: Any) -> Any:
+        return cls(annotation) if isinstance(annotation, str) else annotation
+
+
+def _unquoted(parameter: inspect.Parameter) -> inspect.Parameter:
+    return parameter.replace(annotation=_Annotation.of(parameter.annotation))
 
 
 def docstring(made: Any) -> str:

@@ -73,7 +73,7 @@ def _values(node: ast.expr, constants: Mapping[str, str]) -> Iterator[str]:
     elif isinstance(node, ast.Name) and node.id in constants:
         yield constants[node.id]
     elif isinstance(node, ast.JoinedStr) and isinstance(node.values[0], ast.Constant):
-        yield f"{node.values[0].value}N"  # a number follows, as in ExitCode137
+        yield f"{node.values[0].value!s}N"  # a number follows, as in ExitCode137
 
 
 def _returned(tree: ast.Module, constants: Mapping[str, str]) -> Iterator[str]:

@@ -23,6 +23,9 @@ COPIED = (".ipynb", ".json")
 _FILE = re.compile(r"^(```\w+) ([\w./-]+)$", re.MULTILINE)
 """The first line of a block that is a file (`tests.support.guide`): the site shows its path as the title."""
 
+_NESTED = re.compile(r"^ {2,3}(?=- )", re.MULTILINE)
+"""The indent of a nested list. Code hosts take two spaces, Python-Markdown needs four."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sources:
@@ -71,7 +74,7 @@ def site_path(source: str) -> str:
 
 
 def site_page(source: str, page: str, sources: Sources) -> str:
-    """Return a page with its links and titles of blocks as the site needs them."""
+    """Return a page with its links, titles of blocks and nested lists as the site needs them."""
     here = posixpath.dirname(source)
     there = posixpath.dirname(sources.pages[source])
 
@@ -84,4 +87,5 @@ def site_page(source: str, page: str, sources: Sources) -> str:
         found = sources.pages.get(file) or sources.pages.get(index) or sources.files.get(file)
         return f"[{text}]({posixpath.relpath(found, there or '.')}{mark}{anchor})" if found else text
 
-    return _FILE.sub(r'\1 title="\2"', markdown.replace_links(page, replace))
+    made = _FILE.sub(r'\1 title="\2"', markdown.replace_links(page, replace))
+    return "".join(text if fenced else _NESTED.sub("    ", text) for fenced, text in markdown.text_parts(made))

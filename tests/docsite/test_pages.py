@@ -14,6 +14,7 @@ from tests.docsite import markdown
 from tests.docsite.check import find_faults
 from tests.docsite.commands import FOLDER, command_pages
 from tests.docsite.navigation import read_sections
+from tests.docsite.pictures import replace_pictures, width_of
 from tests.docsite.prepare import configuration
 from tests.docsite.python_api import python_api_page
 from tests.docsite.sources import DOCS, ROOT, Sources, find_sources, site_page, site_path
@@ -59,13 +60,12 @@ def test_a_page_has_one_path_in_the_site(source: str, path: str) -> None:
 
 def test_links_are_those_of_the_site() -> None:
     sources = Sources({"docs/a.md": "a.md", "docs/d/README.md": "d/index.md", "X.md": "project/X.md"}, {})
-    page = "[a](../a.md#b) [d](README.md) [x](../../X.md) [code](../../serving/y.py) `[no](z.md)`\n```yaml m.yaml\n```"
+    links = "[a](../a.md#b) [d](README.md) [x](../../X.md) [code](../../serving/y.py) `[no](z.md)`"
+    page = f"{links}\n- a\n  - b\n```yaml m.yaml\n  - c\n```"
 
-    made = site_page("docs/d/README.md", page, sources)
-
-    links, _, block = made.partition("\n")
+    links, _, rest = site_page("docs/d/README.md", page, sources).partition("\n")
     assert links == "[a](../a.md#b) [d](index.md) [x](../project/X.md) code `[no](z.md)`"
-    assert block == '```yaml title="m.yaml"\n```'
+    assert rest == '- a\n    - b\n```yaml title="m.yaml"\n  - c\n```'
 
 
 @pytest.mark.parametrize(
@@ -95,6 +95,7 @@ def test_each_public_name_of_the_package_has_a_heading() -> None:
     anchors = markdown.anchors(python_api_page())
     assert {name.lower() for name in knodel.__all__} <= set(anchors)
     assert "clientdeploy" in anchors
+    assert "request_id: str = ''," in python_api_page()
     assert "core" not in python_api_page().partition("#### Client.deploy")[2].partition("####")[0].split("```")[1]
 
 
@@ -113,3 +114,18 @@ def test_faults_of_a_site_are_found(tmp_path: Path) -> None:
         "index.html: b.html#c names an anchor that does not exist",
         "index.html: d.html does not exist",
     ]
+
+
+def test_a_picture_has_its_text_and_its_natural_width() -> None:
+    pytest.importorskip("merman", reason="no wheel for this system")
+    saved: list[str] = []
+
+    def save(picture: str) -> str:
+        saved.append(picture)
+        return "a.svg"
+
+    page = replace_pictures("A\n\n```mermaid\nflowchart LR\n  accTitle: Two parts\n  a[one] --> b[two]\n```\n", save)
+
+    assert f'<img alt="Two parts" src="a.svg" width="{width_of(saved[0])}">' in page
+    assert ">one<" in saved[0]
+    assert "foreignObject" not in saved[0]

@@ -26,7 +26,7 @@ def test_the_site_has_pages_search_and_pictures(built: Path) -> None:
     assert (built / "reference" / "command" / "deploy.html").exists()
     assert "scale to zero" in (built / "search.json").read_text(encoding="utf-8").lower()
     page = (built / "architecture.html").read_text(encoding="utf-8")
-    assert page.count('alt="flowchart picture"') == page.count("assets/pictures/") // 2 > 0
+    assert page.count('alt="flowchart picture"') == page.count("<img ") > 0
 
 
 def test_code_is_shown_as_code(built: Path) -> None:

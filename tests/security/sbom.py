@@ -22,7 +22,7 @@ from packageurl import PackageURL
 from packaging.requirements import Requirement
 
 ROOT = "knodel"
-DEVELOPERS = frozenset({"dev", "load"})
+DEVELOPERS = frozenset({"dev", "docs", "load"})
 """Extras whose packages nobody gets who installs Knodel."""
 NOT_HERE = "knodel:not-installed"
 """Property of the document: extras that were not installed where it was made, and so are not in it."""

@@ -97,5 +97,5 @@ def test_each_folder_and_extra_that_the_file_names_exists() -> None:
     assert all(Path(CHECKOUT, path).exists() for path in copied)
     (listed,) = re.findall(r"pyproject\.toml names them: ((?:.|\n)*?)\.\n", CONTAINERFILE.read_text())
     extras = set(re.findall(r"[a-z0-9-]+", listed))
-    others = {"bench", "controllers", "dev", "gpu", "kubernetes", "platform", "server"}
+    others = {"bench", "controllers", "dev", "docs", "gpu", "kubernetes", "platform", "server"}
     assert extras == set(project["project"]["optional-dependencies"]) - others
