@@ -189,10 +189,9 @@ class Dashboard:
     async def _models(self, request: Request, session: Session) -> Response:
         query = request.query_params.get("q", "")[:100]
         parts = ModelsPage(self._objects, self._render, session, self._rows, query).parts()
-        prices = self._objects.prices
-        unit = prices.currency if prices.are_set else "pod-hours"
         return self._show(
-            "models.html", session, here="models", parts=parts, rows=joined(parts, "models"), query=query, unit=unit,
+            "models.html", session, here="models", parts=parts, rows=joined(parts, "models"), query=query,
+            unit=self._objects.unit,
             live=f"{PREFIX}/live?q={quote(query)}",
         )  # fmt: skip
 

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import logging
 import time
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
@@ -26,6 +22,7 @@ from serving.client.inference.ingress import ingress_target
 from serving.client.models.logs import ReplicaLine, logs
 from serving.client.platform_ref import PlatformRef
 from serving.dashboard.access import Access
+from serving.dashboard.audit import AuditRecords
 from serving.dashboard.commands import run_command, run_operation
 from serving.dashboard.sessions import Session
 from serving.modelserver.base.headers import REVISION
@@ -39,8 +36,6 @@ MOST_LINE: Final = 4000
 PREDICT_SECONDS: Final = 60.0
 MOST_ANSWER: Final = 100_000
 """Characters of a model's response that are shown."""
-MOST_RECORDS: Final = 500
-AUDIT_FIELDS: Final = ("method", "path", "status", "client", "agent")
 GPUS_EVERY: Final = 30.0
 """Seconds for which the reading of the GPUs is shown again."""
 
@@ -104,12 +99,12 @@ class Tools(Protocol):
 class LocalTools:
     """The tools of one machine."""
 
-    def __init__(self, state: Path, access: Access, clock: Clock) -> None:
+    def __init__(self, state: Path, access: Access, records: AuditRecords, clock: Clock) -> None:
         self.findings: Findings | None = None
         self._state = state
         self._access = access
         self._clock = clock
-        self._records = AuditRecords()
+        self._records = records
         self._gpus: tuple[float, GpuReading] | None = None
 
     async def logs(self, session: Session, namespace: str, name: str) -> tuple[list[tuple[str, str]], str]:
@@ -172,38 +167,6 @@ class LocalTools:
         took = 1000 * (time.perf_counter() - began)
         text = answer.content.decode("utf-8", "replace")[:MOST_ANSWER]
         return Prediction(answer.status, answer.headers.get(REVISION.decode(), ""), took, pretty(text))
-
-
-class AuditRecords(logging.Handler):
-    """Keeps the last lines of the audit log and of the dashboard's actions, in memory."""
-
-    AUDITED: Final = "serving.control_api.audit"
-    ACTIONS: Final = "serving.dashboard.app"
-
-    def __init__(self) -> None:
-        super().__init__(logging.INFO)
-        self._kept: deque[dict[str, Any]] = deque(maxlen=MOST_RECORDS)
-        for name in (self.AUDITED, self.ACTIONS):
-            logging.getLogger(name).addHandler(self)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Keep a line."""
-        at, text = timestamp(datetime.fromtimestamp(record.created, UTC)), record.getMessage()
-        self._kept.append({"at": at, **audit_fields(text)})
-
-    def newest(self) -> list[dict[str, Any]]:
-        """Return the lines, newest first."""
-        return list(reversed(self._kept))
-
-
-def audit_fields(text: str) -> dict[str, Any]:
-    """Return the fields of a line: those of the audit log, or only its text. Pure."""
-    kind, _, rest = text.partition(" ")
-    if kind == "audit":
-        with contextlib.suppress(ValueError, AttributeError):
-            found = json.loads(rest)
-            return {"text": "", **{name: found.get(name, "") for name in AUDIT_FIELDS}}
-    return {"text": text.removeprefix("dashboard: "), **dict.fromkeys(AUDIT_FIELDS, "")}
 
 
 def pretty(text: str) -> str:
