@@ -86,8 +86,11 @@ def platform(count: int, replicas: int, is_without: bool) -> Iterator[tuple[Path
                            stdout=subprocess.DEVNULL)  # fmt: skip
 
         uri = f"file://{models.write(Path(folder), 'double')}"
-        run("up", "--detach", "--port", str(ports[0]), "--control-port", str(ports[1]))
+        words = [*command, "up", "--port", str(ports[0]), "--control-port", str(ports[1])]
+        started = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
+            while not (state / "platform.json").exists():
+                time.sleep(0.2)
             for index in range(count):
                 least = 1 if index < replicas else 0
                 spec = {"storageUri": uri, "version": "1", "minReplicas": least, "maxReplicas": 1,
@@ -100,9 +103,10 @@ def platform(count: int, replicas: int, is_without: bool) -> Iterator[tuple[Path
                 }
                 run("deploy", "-f", "-", "--timeout", "300s", stdin=json.dumps(made))
             time.sleep(SETTLE)
-            yield state, int(json.loads((state / "platform.json").read_text())["pid"])
+            yield state, started.pid
         finally:
             run("down", "--force")
+            started.wait()
 
 
 def measure(pid: int, seconds: float) -> tuple[float, float]:

@@ -18,7 +18,7 @@ from serving.client.blocking import BlockingDriver, HttpTransport
 from serving.client.effects import Call, HttpRequest, Items, each, exchange
 from serving.client.errors import UsageError
 from serving.client.inference.example import example_request
-from serving.client.inference.ingress import ingress_target
+from serving.client.inference.ingress import IngressTarget, ingress_target
 from serving.client.models.logs import ReplicaLine, logs
 from serving.client.platform_ref import PlatformRef
 from serving.dashboard.access import Access
@@ -102,6 +102,7 @@ class LocalTools:
     def __init__(self, state: Path, access: Access, records: AuditRecords, clock: Clock) -> None:
         self.findings: Findings | None = None
         self._state = state
+        self._platform = PlatformRef(state)
         self._access = access
         self._clock = clock
         self._records = records
@@ -112,7 +113,7 @@ class LocalTools:
         connect = partial(self._access.connect, session)
 
         def lines(api: Any) -> Call[list[tuple[str, str]]]:
-            return _collected(logs(api, name, namespace, state=self._state, tail=TAIL))
+            return collected(logs(api, name, namespace, state=self._state, tail=TAIL))
 
         try:
             return await run_operation(connect, lines, PREDICT_SECONDS), ""
@@ -144,29 +145,40 @@ class LocalTools:
 
     async def example(self, session: Session, namespace: str, name: str) -> str:
         """Return the example request that `knodel predict --example` sends."""
-        return await _in_thread(self._example(name, namespace))
 
-    def _example(self, name: str, namespace: str) -> Call[str]:
-        entrance = yield from ingress_target(PlatformRef(self._state), name, namespace)
-        text = yield from example_request(entrance, name, PREDICT_SECONDS)
-        return json.dumps(json.loads(text), indent=2) if len(text) < MOST_LINE else text
+        def example() -> Call[str]:
+            return (yield from example_of((yield from ingress_target(self._platform, name, namespace)), name))
+
+        return await in_thread(example())
 
     async def predict(self, session: Session, namespace: str, name: str, body: str) -> Prediction:
         """Send a request as `knodel predict -d` does. Raises UsageError for a body that is not JSON."""
-        try:
-            json.loads(body)
-        except (ValueError, RecursionError) as error:
-            raise UsageError(f"the request is not JSON: {error}") from error
-        return await _in_thread(self._predict(name, namespace, body.encode()))
 
-    def _predict(self, name: str, namespace: str, body: bytes) -> Call[Prediction]:
-        entrance = yield from ingress_target(PlatformRef(self._state), name, namespace)
-        headers = {**entrance.headers, "Content-Type": "application/json"}
-        target, began = f"/v2/models/{name}/infer", time.perf_counter()
-        answer = yield from exchange(HttpRequest(entrance.endpoint, "POST", target, headers, body, PREDICT_SECONDS))
-        took = 1000 * (time.perf_counter() - began)
-        text = answer.content.decode("utf-8", "replace")[:MOST_ANSWER]
-        return Prediction(answer.status, answer.headers.get(REVISION.decode(), ""), took, pretty(text))
+        def predict() -> Call[Prediction]:
+            return (yield from prediction_of((yield from ingress_target(self._platform, name, namespace)), name, body))
+
+        return await in_thread(predict())
+
+
+def example_of(target: IngressTarget, name: str) -> Call[str]:
+    """Return the example request of a model, with indents unless it is large. Raises as `example_request`."""
+    text = yield from example_request(target, name, PREDICT_SECONDS)
+    return pretty(text) if len(text) < MOST_LINE else text
+
+
+def prediction_of(target: IngressTarget, name: str, body: str) -> Call[Prediction]:
+    """Return the response of a model to a request. Raises UsageError for a body that is not JSON, Unreachable."""
+    try:
+        json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"the request is not JSON: {error}") from error
+    headers = {**target.headers, "Content-Type": "application/json"}
+    path, began = f"/v2/models/{name}/infer", time.perf_counter()
+    request = HttpRequest(target.endpoint, "POST", path, headers, body.encode(), PREDICT_SECONDS)
+    answer = yield from exchange(request)
+    took = 1000 * (time.perf_counter() - began)
+    text = answer.content.decode("utf-8", "replace")[:MOST_ANSWER]
+    return Prediction(answer.status, answer.headers.get(REVISION.decode(), ""), took, pretty(text))
 
 
 def pretty(text: str) -> str:
@@ -177,7 +189,7 @@ def pretty(text: str) -> str:
         return text
 
 
-def _collected(items: Items[ReplicaLine]) -> Call[list[tuple[str, str]]]:
+def collected(items: Items[ReplicaLine]) -> Call[list[tuple[str, str]]]:
     """Return all lines of an operation that yields them."""
     found: list[tuple[str, str]] = []
 
@@ -190,5 +202,6 @@ def _collected(items: Items[ReplicaLine]) -> Call[list[tuple[str, str]]]:
     return found
 
 
-async def _in_thread(call: Call[T]) -> T:
+async def in_thread(call: Call[T]) -> T:
+    """Return the result of an operation that names its own servers; raises its errors."""
     return await asyncio.to_thread(BlockingDriver(HttpTransport()).run, call)

@@ -271,7 +271,8 @@ def test_a_hostile_label_is_text(visitor: Visitor) -> None:
 def test_a_page_of_another_port_cannot_act(platform: Machine, visitor: Visitor) -> None:
     """The other port is the same site for the browser, so the cookie is sent: the Origin and the field decide."""
     target = f"{visitor.address}/models/default/iris/do/rollback"
-    form = f"<form method=post action='{target}'><input name=csrf value=x></form><script>document.forms[0].submit()</script>"
+    form = f"<form method=post action='{target}'><input name=csrf value=x></form>"
+    form += "<script>document.forms[0].submit()</script>"
     before = platform.model("iris")["metadata"]["generation"]
     with _site(form) as address, visitor.page.expect_response(target) as response:
         visitor.page.goto(address)
