@@ -37,7 +37,7 @@ from serving.cli.main import main
 sys.exit(main())
 """
 """The command with a platform that takes no samples."""
-SETTLE: Final = 90.0  # s until the models are at rest
+SETTLE: Final = 60.0  # s until the models are at rest
 
 
 class Case(NamedTuple):
@@ -91,22 +91,36 @@ def platform(count: int, replicas: int, is_without: bool) -> Iterator[tuple[Path
         try:
             while not (state / "platform.json").exists():
                 time.sleep(0.2)
-            for index in range(count):
-                least = 1 if index < replicas else 0
-                spec = {"storageUri": uri, "version": "1", "minReplicas": least, "maxReplicas": 1,
-                        "scaleToZeroAfter": "5s"}  # fmt: skip
-                made = {
-                    "apiVersion": "knodel.dev/v1alpha1",
-                    "kind": "Model",
-                    "metadata": {"name": f"m{index}"},
-                    "spec": spec,
-                }
-                run("deploy", "-f", "-", "--timeout", "300s", stdin=json.dumps(made))
+            documents = [json.dumps(one) for one in _models(uri, count, replicas)]
+            run("deploy", "-f", "-", "--no-wait", stdin="\n---\n".join(documents))
+            _wait_until_ready(command, environment)
             time.sleep(SETTLE)
             yield state, started.pid
         finally:
             run("down", "--force")
             started.wait()
+
+
+def _models(uri: str, count: int, replicas: int) -> Iterator[dict[str, object]]:
+    """Yield Models; the first `replicas` of them keep a replica."""
+    for index in range(count):
+        least = 1 if index < replicas else 0
+        spec = {"storageUri": uri, "version": "1", "minReplicas": least, "maxReplicas": 1, "scaleToZeroAfter": "5s"}
+        named = {"name": f"m{index}", "namespace": "default"}
+        yield {"apiVersion": "knodel.dev/v1alpha1", "kind": "Model", "metadata": named, "spec": spec}
+
+
+def _wait_until_ready(command: list[str], environment: dict[str, str]) -> None:
+    while True:
+        found = subprocess.run([*command, "list", "-o", "json"], env=environment, capture_output=True, check=True)
+        conditions = [
+            one
+            for model in json.loads(found.stdout)["items"]
+            for one in (model.get("status") or {}).get("conditions", ())
+        ]
+        if all(one["status"] == "True" for one in conditions if one["type"] == "Ready"):
+            return
+        time.sleep(5)
 
 
 def measure(pid: int, seconds: float) -> tuple[float, float]:
