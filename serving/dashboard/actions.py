@@ -15,7 +15,6 @@ from serving.client.models import rollouts
 from serving.client.models.model_events import spec_of
 from serving.client.platform_ref import DEFAULT_NAMESPACE
 from serving.dashboard.views.models import shares_of
-from serving.reconciler.rollout.commands import promoted_by
 from serving.reconciler.rollout.state import rollout_of
 from serving.types.model import history_of
 
@@ -62,8 +61,9 @@ def _phase(model: Object) -> str:
 
 
 def _can_promote(model: Object) -> bool:
-    spec = model.get("spec") or {}
-    return bool(spec.get("traffic") or spec.get("canaryTrafficPercent") is not None or promoted_by(model))
+    spec, state = model.get("spec") or {}, rollout_of(model)
+    is_held = state is not None and (state.runs or state.refuses)
+    return bool(spec.get("traffic") or spec.get("canaryTrafficPercent") is not None or is_held)
 
 
 def _shares(form: Form) -> list[tuple[str, int]]:

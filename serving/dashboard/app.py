@@ -136,10 +136,15 @@ class Dashboard:
         return answer
 
     async def _login(self, request: Request) -> Response:
-        """Start a session by a one-time link, or by a token in a form."""
+        """Start a session by a one-time link, by a token in a form, or by that which a proxy adds."""
         self._check(request)
-        if request.method == "POST":
+        is_secure = request.url.scheme == "https"
+        bearer = request.headers.get("authorization", "") if self._access.takes_token else ""
+        if request.method == "GET" and bearer.lower().startswith("bearer "):  # of an authenticating proxy
+            session = await self._access.log_in(bearer[7:])
+        elif request.method == "POST":
             check_origin(request.headers)
+            is_secure = is_secure or request.headers["origin"].startswith("https:")
             form = read_form(request.headers.get("content-type", ""), await _body(request))
             session = await self._access.log_in(form.get("token", ""))
         else:
@@ -154,7 +159,7 @@ class Dashboard:
         seconds = int(session.expires - self._clock.monotonic())
         response.set_cookie(
             self._cookie(request), session.id, max_age=seconds, path=PREFIX, httponly=True, samesite="strict",
-            secure=request.url.scheme == "https",
+            secure=is_secure,
         )  # fmt: skip
         log.info("dashboard: %s logged in", session.user)
         return response
@@ -189,10 +194,9 @@ class Dashboard:
     async def _models(self, request: Request, session: Session) -> Response:
         query = request.query_params.get("q", "")[:100]
         parts = ModelsPage(self._objects, self._render, session, self._rows, query).parts()
-        prices = self._objects.prices
-        unit = prices.currency if prices.are_set else "pod-hours"
         return self._show(
-            "models.html", session, here="models", parts=parts, rows=joined(parts, "models"), query=query, unit=unit,
+            "models.html", session, here="models", parts=parts, rows=joined(parts, "models"), query=query,
+            unit=self._objects.unit,
             live=f"{PREFIX}/live?q={quote(query)}",
         )  # fmt: skip
 
@@ -384,6 +388,8 @@ class Dashboard:
     # Errors
 
     async def _ask_for_login(self, request: Request, _error: Exception) -> Response:
+        if self._access.takes_token and request.method == "GET" and "authorization" in request.headers:
+            return RedirectResponse(f"{PREFIX}/login", 303)
         return HTMLResponse(self._login_page(""), 401, {"Cache-Control": "no-store"})
 
     def _login_page(self, why: str) -> str:

@@ -73,6 +73,11 @@ class Objects:
         return self._prices()
 
     @property
+    def unit(self) -> str:
+        """The unit of costs."""
+        return self.prices.currency if self.prices.are_set else "pod-hours"
+
+    @property
     def pods(self) -> Informer:
         """All Pods."""
         return self._informers[POD]

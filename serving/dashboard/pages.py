@@ -63,6 +63,7 @@ class ModelsPage:
         self._render = render
         self._session = session
         self._query = query.strip().lower()
+        self._unit = objects.unit
 
     def parts(self) -> Parts:
         """Return a summary, and a row for each model."""
@@ -85,7 +86,7 @@ class ModelsPage:
         known = self._rows.get(key)
         if known is not None and known[0] == values:
             return known[1]
-        made = self._render("parts/row.html", line=line)
+        made = self._render("parts/row.html", line=line, unit=self._unit)
         self._rows[key] = (values, made)
         if len(self._rows) > MOST_ROWS:
             self._rows.popitem(last=False)
@@ -117,12 +118,11 @@ class ModelPage:
         cost = objects.spent_today(namespace, name)
         line = line_of(model, objects.traffic(namespace, name), cost, rollout)
         numbers = rollout.state.judgement.verdict.numbers if rollout and rollout.state.judgement else {}
-        prices = objects.prices
         return {
             "line": line,
             "model": model,
             "status": status,
-            "unit": prices.currency if prices.are_set else "pod-hours",
+            "unit": objects.unit,
             "rule": traffic_rule(model) if line.shares else "",
             "readings": {one.revision: self._traffic_of(one.revision, line) for one in line.shares},
             "actions": applicable(model),

@@ -13,6 +13,7 @@ import jinja2
 from markupsafe import Markup
 
 from clusters.base.errors import NotFound
+from serving.client.models.rollout_view import duration
 from serving.cost.texts import money
 
 HERE: Final = Path(__file__).parent
@@ -44,6 +45,7 @@ class Renderer:
             "ms": milliseconds,
             "share": share,
             "when": when,
+            "span": duration,
             "money": money_text,
         }
 

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import logging
 import time
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
@@ -22,10 +18,11 @@ from serving.client.blocking import BlockingDriver, HttpTransport
 from serving.client.effects import Call, HttpRequest, Items, each, exchange
 from serving.client.errors import UsageError
 from serving.client.inference.example import example_request
-from serving.client.inference.ingress import ingress_target
+from serving.client.inference.ingress import IngressTarget, ingress_target
 from serving.client.models.logs import ReplicaLine, logs
 from serving.client.platform_ref import PlatformRef
 from serving.dashboard.access import Access
+from serving.dashboard.audit import AuditRecords
 from serving.dashboard.commands import run_command, run_operation
 from serving.dashboard.sessions import Session
 from serving.modelserver.base.headers import REVISION
@@ -39,8 +36,6 @@ MOST_LINE: Final = 4000
 PREDICT_SECONDS: Final = 60.0
 MOST_ANSWER: Final = 100_000
 """Characters of a model's response that are shown."""
-MOST_RECORDS: Final = 500
-AUDIT_FIELDS: Final = ("method", "path", "status", "client", "agent")
 GPUS_EVERY: Final = 30.0
 """Seconds for which the reading of the GPUs is shown again."""
 
@@ -104,12 +99,13 @@ class Tools(Protocol):
 class LocalTools:
     """The tools of one machine."""
 
-    def __init__(self, state: Path, access: Access, clock: Clock) -> None:
+    def __init__(self, state: Path, access: Access, records: AuditRecords, clock: Clock) -> None:
         self.findings: Findings | None = None
         self._state = state
+        self._platform = PlatformRef(state)
         self._access = access
         self._clock = clock
-        self._records = AuditRecords()
+        self._records = records
         self._gpus: tuple[float, GpuReading] | None = None
 
     async def logs(self, session: Session, namespace: str, name: str) -> tuple[list[tuple[str, str]], str]:
@@ -117,7 +113,7 @@ class LocalTools:
         connect = partial(self._access.connect, session)
 
         def lines(api: Any) -> Call[list[tuple[str, str]]]:
-            return _collected(logs(api, name, namespace, state=self._state, tail=TAIL))
+            return collected(logs(api, name, namespace, state=self._state, tail=TAIL))
 
         try:
             return await run_operation(connect, lines, PREDICT_SECONDS), ""
@@ -149,61 +145,40 @@ class LocalTools:
 
     async def example(self, session: Session, namespace: str, name: str) -> str:
         """Return the example request that `knodel predict --example` sends."""
-        return await _in_thread(self._example(name, namespace))
 
-    def _example(self, name: str, namespace: str) -> Call[str]:
-        entrance = yield from ingress_target(PlatformRef(self._state), name, namespace)
-        text = yield from example_request(entrance, name, PREDICT_SECONDS)
-        return json.dumps(json.loads(text), indent=2) if len(text) < MOST_LINE else text
+        def example() -> Call[str]:
+            return (yield from example_of((yield from ingress_target(self._platform, name, namespace)), name))
+
+        return await in_thread(example())
 
     async def predict(self, session: Session, namespace: str, name: str, body: str) -> Prediction:
         """Send a request as `knodel predict -d` does. Raises UsageError for a body that is not JSON."""
-        try:
-            json.loads(body)
-        except (ValueError, RecursionError) as error:
-            raise UsageError(f"the request is not JSON: {error}") from error
-        return await _in_thread(self._predict(name, namespace, body.encode()))
 
-    def _predict(self, name: str, namespace: str, body: bytes) -> Call[Prediction]:
-        entrance = yield from ingress_target(PlatformRef(self._state), name, namespace)
-        headers = {**entrance.headers, "Content-Type": "application/json"}
-        target, began = f"/v2/models/{name}/infer", time.perf_counter()
-        answer = yield from exchange(HttpRequest(entrance.endpoint, "POST", target, headers, body, PREDICT_SECONDS))
-        took = 1000 * (time.perf_counter() - began)
-        text = answer.content.decode("utf-8", "replace")[:MOST_ANSWER]
-        return Prediction(answer.status, answer.headers.get(REVISION.decode(), ""), took, pretty(text))
+        def predict() -> Call[Prediction]:
+            return (yield from prediction_of((yield from ingress_target(self._platform, name, namespace)), name, body))
+
+        return await in_thread(predict())
 
 
-class AuditRecords(logging.Handler):
-    """Keeps the last lines of the audit log and of the dashboard's actions, in memory."""
-
-    AUDITED: Final = "serving.control_api.audit"
-    ACTIONS: Final = "serving.dashboard.app"
-
-    def __init__(self) -> None:
-        super().__init__(logging.INFO)
-        self._kept: deque[dict[str, Any]] = deque(maxlen=MOST_RECORDS)
-        for name in (self.AUDITED, self.ACTIONS):
-            logging.getLogger(name).addHandler(self)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Keep a line."""
-        at, text = timestamp(datetime.fromtimestamp(record.created, UTC)), record.getMessage()
-        self._kept.append({"at": at, **audit_fields(text)})
-
-    def newest(self) -> list[dict[str, Any]]:
-        """Return the lines, newest first."""
-        return list(reversed(self._kept))
+def example_of(target: IngressTarget, name: str) -> Call[str]:
+    """Return the example request of a model, with indents unless it is large. Raises as `example_request`."""
+    text = yield from example_request(target, name, PREDICT_SECONDS)
+    return pretty(text) if len(text) < MOST_LINE else text
 
 
-def audit_fields(text: str) -> dict[str, Any]:
-    """Return the fields of a line: those of the audit log, or only its text. Pure."""
-    kind, _, rest = text.partition(" ")
-    if kind == "audit":
-        with contextlib.suppress(ValueError, AttributeError):
-            found = json.loads(rest)
-            return {"text": "", **{name: found.get(name, "") for name in AUDIT_FIELDS}}
-    return {"text": text.removeprefix("dashboard: "), **dict.fromkeys(AUDIT_FIELDS, "")}
+def prediction_of(target: IngressTarget, name: str, body: str) -> Call[Prediction]:
+    """Return the response of a model to a request. Raises UsageError for a body that is not JSON, Unreachable."""
+    try:
+        json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"the request is not JSON: {error}") from error
+    headers = {**target.headers, "Content-Type": "application/json"}
+    path, began = f"/v2/models/{name}/infer", time.perf_counter()
+    request = HttpRequest(target.endpoint, "POST", path, headers, body.encode(), PREDICT_SECONDS)
+    answer = yield from exchange(request)
+    took = 1000 * (time.perf_counter() - began)
+    text = answer.content.decode("utf-8", "replace")[:MOST_ANSWER]
+    return Prediction(answer.status, answer.headers.get(REVISION.decode(), ""), took, pretty(text))
 
 
 def pretty(text: str) -> str:
@@ -214,7 +189,7 @@ def pretty(text: str) -> str:
         return text
 
 
-def _collected(items: Items[ReplicaLine]) -> Call[list[tuple[str, str]]]:
+def collected(items: Items[ReplicaLine]) -> Call[list[tuple[str, str]]]:
     """Return all lines of an operation that yields them."""
     found: list[tuple[str, str]] = []
 
@@ -227,5 +202,6 @@ def _collected(items: Items[ReplicaLine]) -> Call[list[tuple[str, str]]]:
     return found
 
 
-async def _in_thread(call: Call[T]) -> T:
+async def in_thread(call: Call[T]) -> T:
+    """Return the result of an operation that names its own servers; raises its errors."""
     return await asyncio.to_thread(BlockingDriver(HttpTransport()).run, call)

@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from autoscaler.metrics.pod_http import PodHttpClient
 from clusters.base.clock import Clock
 from clusters.runtime.informer import Informers
+from serving.dashboard.audit import AuditRecords
 from serving.dashboard.history import History
 from serving.dashboard.objects import Objects
 from serving.dashboard.sampler import TIMEOUT, Sampler
@@ -30,6 +31,7 @@ class MachineDashboard:
         history = History()
         self._objects = Objects(informers, history, clock, lambda: prices)
         self.sampler = Sampler(self._objects.pods, partial(PodHttpClient, TIMEOUT), history, clock)
+        self._records = AuditRecords()
         self._sessions = Sessions(clock)
         self._state = state
         self._clock = clock
@@ -38,7 +40,6 @@ class MachineDashboard:
 
     def make_link(self) -> str:
         """Return the path of a new one-time link."""
-        self._make()  # the audit of the dashboard begins before anybody logs in
         return f"{LOGIN}?link={self._sessions.make_link()}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -52,6 +53,6 @@ class MachineDashboard:
             from serving.dashboard.tools import LocalTools
 
             access = LocalAccess(self._state)
-            tools = LocalTools(self._state, access, self._clock)
+            tools = LocalTools(self._state, access, self._records, self._clock)
             self._app = Dashboard(self._objects, self.sampler, self._sessions, access, tools, self._clock, self._hosts)
         return self._app

@@ -160,7 +160,7 @@ function optionsOf(box, data, lines) {
     axes: [{ ...axis, space: 70, size: 24, values: (_plot, at) => at.map((one) => new Date(1000 * one).toTimeString().slice(0, 5)) }, { ...axis, size: 46, values: (_plot, at) => at.map(number) }],
     series: [
       { value: (_plot, at) => (at === null ? "–" : new Date(1000 * at).toLocaleTimeString()) },
-      ...lines.map((one) => ({ label: one.label, stroke: one.colour, dash: one.dash, width: 1.6, spanGaps: false, points: { show: one.values.length < 4, size: 4 }, value: (_plot, value) => number(value) })),
+      ...lines.map((one) => ({ label: one.label, stroke: one.colour, dash: one.dash, width: 1.6, spanGaps: false, points: { show: one.values.length < 60, size: 4 }, value: (_plot, value) => number(value) })),
     ],
     plugins: marks.map((hooks) => ({ hooks })),
   };

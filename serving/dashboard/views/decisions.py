@@ -18,6 +18,16 @@ NAMES: Final[Mapping[str, str]] = {
     "panic": "load, panic window",
     "latency": "response time (s)",
     "idle": "idle for (s)",
+    "active": "forwarded requests",
+    "crowd": "requests in busy replicas",
+    "unknown": "load of silent replicas",
+    "starting_seconds": "age of starting replicas (s)",
+    "service_time": "time of a request (s)",
+    "start_time": "time of a start (s)",
+    "age": "measured for (s)",
+    "covered": "window covered (s)",
+    "answers": "responses measured",
+    "granted": "replicas with GPUs",
 }
 """Signals by their column, with a name for people; others are shown by their column."""
 

@@ -17,6 +17,8 @@ from serving.reconciler.rollout.state import join_reasons
 WIDTH: Final = 1000.0
 LEAST: Final = 3.0
 """Width of the smallest bar, so that a short stage can be seen."""
+GAP: Final = 8.0
+"""Between two steps of a rollout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ def start_rows(starts: Sequence[Mapping[str, Any]]) -> list[StartRow]:
 
 @dataclass(frozen=True, slots=True)
 class StepBar:
-    """A step of a rollout: its place and height in the drawing, its state, and the verdict that ended it."""
+    """A step of a rollout: its place and height in the drawing, its state, its duration, and its last verdict."""
 
     left: float
     width: float
@@ -82,12 +84,13 @@ class StepBar:
     since: str
     until: str
     verdict: str
+    seconds: float
 
 
 def step_bars(view: RolloutView, now: datetime) -> list[StepBar]:
     """Return the steps of a rollout: finished ones, the present one, and those to come.
 
-    A finished step is as wide as its part of the time, but all steps can be seen.
+    All are equally wide, as their texts below the drawing are.
     """
     state, steps = view.state, view.rule.steps
     spans: list[tuple[int, str, str, str, str, float]] = []
@@ -102,16 +105,11 @@ def step_bars(view: RolloutView, now: datetime) -> list[StepBar]:
         spans.append((shown, kind, state.since, state.ended_at, view.judge, _seconds(state.since, until)))
     if state.runs:
         spans.extend((percent, "ahead", "", "", "", view.rule.step_duration) for percent in steps[len(spans) :])
-    total = sum(span[-1] for span in spans) or 1.0
-    floor = WIDTH / (3 * max(1, len(spans)))
-    widths = [max(floor, WIDTH * span[-1] / total) for span in spans]
-    scale = WIDTH / (sum(widths) or 1.0)
-    bars, left = [], 0.0
-    for (percent, kind, since, until, why, _), width in zip(spans, widths, strict=True):
-        wide = width * scale
-        bars.append(StepBar(round(left, 1), round(wide - 6, 1), float(percent), percent, kind, since, until, why))
-        left += wide
-    return bars
+    width = WIDTH / max(1, len(spans))
+    return [
+        StepBar(round(index * width, 1), round(width - GAP, 1), float(percent), percent, kind, since, until, why, took)
+        for index, (percent, kind, since, until, why, took) in enumerate(spans)
+    ]
 
 
 @dataclass(frozen=True, slots=True)

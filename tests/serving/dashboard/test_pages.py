@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from clusters.base.objects import EVENT_SOURCE, MODEL, MODEL_EVENT, POD, WARM_POOL, Object
+from serving.dashboard.audit import audit_fields
 from serving.dashboard.history import Amount, SeriesName
-from serving.dashboard.tools import Findings, GpuReading, audit_fields
+from serving.dashboard.tools import Findings, GpuReading
 from tests.serving.dashboard.conftest import Desk, csrf_of, form_headers
 
 EVIL = "\"><script>alert(1)</script><img src=x onerror=alert(2)>'{{7*7}}"
