@@ -10,7 +10,8 @@ from tests.testbed import versions
 from tests.testbed.errors import TestbedError
 
 MODULES = {
-    module.name: module for module in (*versions.BASE, *versions.OPTIONAL, *versions.TOOLS, versions.CONFORMANCE)
+    module.name: module
+    for module in (*versions.BASE, *versions.OPTIONAL, *versions.ON_HOST, *versions.TOOLS, versions.CONFORMANCE)
 }
 
 

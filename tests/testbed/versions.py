@@ -131,8 +131,10 @@ DRA: Final = Module(
     {"dra-example-kubeletplugin": "sigs.k8s.io/dra-example-driver/cmd/dra-example-kubeletplugin"},
     "sigs.k8s.io/dra-example-driver",
 )
-OPTIONAL: Final = (EVENTING, KUBERAY, VOLCANO, KWOK, DRA)
-"""Modules that the testbed runs on request. Tests start the programs of KWOK and DRA themselves."""
+OPTIONAL: Final = (EVENTING, KUBERAY, VOLCANO)
+"""Modules that the testbed runs in Pods on request."""
+ON_HOST: Final = (KWOK, DRA)
+"""Modules whose programs tests start beside the testbed; they are built on request."""
 
 HELM: Final = Module("helm", {"helm": "helm.sh/helm/v3/cmd/helm"}, "helm.sh/helm/v3")
 ACTIONLINT: Final = Module(
