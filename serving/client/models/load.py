@@ -50,7 +50,7 @@ class Reading:
     """All Models at one moment (`at`: monotonic seconds), with the pages of their ready replicas by Pod.
 
     `queued` counts requests that wait for a first replica, by Model. `refused` is why replicas cannot be read, "" if
-    they can.
+    they can. `unread` are the Models of ready replicas that gave no pages.
     """
 
     at: float
@@ -58,6 +58,7 @@ class Reading:
     replicas: Mapping[Key, ReplicaReading]
     queued: Mapping[Key, float]
     refused: str = ""
+    unread: frozenset[Key] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ def _load(key: Key, before: Reading | None, after: Reading) -> Load:
     queued = after.queued.get(key, 0.0) + sum(one.stats.queued for _, one in present)
     busy = sum(one.stats.active for _, one in present)
     seconds = 0.0 if before is None else after.at - before.at
-    if before is None or seconds <= 0 or (not present and after.refused):
+    if before is None or seconds <= 0 or (not present and (after.refused or key in after.unread)):
         return Load(busy=busy, queued=queued)
     requests, errors, tokens, latency = 0, 0, 0.0, Counter[int]()
     counts_tokens = False
@@ -136,7 +137,7 @@ def _read(api: ApiCalls, namespace: str | None, is_cluster: bool) -> Call[Readin
     shares = [pods[start::READERS] for start in range(min(READERS, len(pods)))]
     for number, share in enumerate(shares):
         yield Spawn(f"replicas-{number}", _read_replicas(api, share, is_cluster))
-    replicas, refused, ended = dict[Key, ReplicaReading](), "", 0
+    replicas, unread, refused, ended = dict[Key, ReplicaReading](), set[Key](), "", 0
     while ended < len(shares):
         message = yield from receive()
         if message is None:
@@ -147,26 +148,34 @@ def _read(api: ApiCalls, namespace: str | None, is_cluster: bool) -> Call[Readin
                 refused = str(message.error)
             elif message.error is not None:
                 raise message.error
+        elif message.value[1] is None:
+            unread.add(_model_of(message.value[0]))
         else:
-            replicas[message.value[0]] = message.value[1]
-    return Reading(at, models, replicas, queued, refused)
+            replicas[key_of(message.value[0])] = message.value[1]
+    return Reading(at, models, replicas, queued, refused, frozenset(unread))
 
 
-def _read_replicas(api: ApiCalls, pods: Iterable[Object], is_cluster: bool) -> Items[tuple[Key, ReplicaReading]]:
-    """Yield the pages of each Pod that has them: not of one that ends meanwhile, nor of another model server.
+def _read_replicas(
+    api: ApiCalls, pods: Iterable[Object], is_cluster: bool
+) -> Items[tuple[Object, ReplicaReading | None]]:
+    """Yield the pages of each Pod, or None for one that ends meanwhile, is not reached, or has another server.
 
     Raises Forbidden without the right to read Pods through the API server.
     """
     for pod in pods:
-        model = Key(namespace_of(pod), labels_of(pod)[LABEL_MODEL])
         try:
             stats = parse_stats((yield from _page(api, pod, "/stats", is_cluster)), 0.0)
             answers = parse_latency_totals((yield from _page(api, pod, "/stats/answers", is_cluster)))
         except Forbidden:
             raise
         except KnodelError:
-            continue
-        yield Item((key_of(pod), ReplicaReading(model, stats, answers)))
+            yield Item((pod, None))
+        else:
+            yield Item((pod, ReplicaReading(_model_of(pod), stats, answers)))
+
+
+def _model_of(pod: Object) -> Key:
+    return Key(namespace_of(pod), labels_of(pod)[LABEL_MODEL])
 
 
 def _page(api: ApiCalls, pod: Object, path: str, is_cluster: bool) -> Call[bytes]:

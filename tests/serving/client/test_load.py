@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -54,5 +55,6 @@ def test_a_process_that_is_new_adds_no_old_requests(former: dict[str, Any]) -> N
 def test_numbers_that_are_not_known_are_none() -> None:
     assert load(None, reading(1.0, a=replica(5))) == Load(busy=1.0, queued=2.0)
     assert load(reading(0.0), reading(1.0, refused="no right")) == Load()
+    assert load(reading(0.0), replace(reading(1.0), unread=frozenset({IRIS}))) == Load()
     idle = load(reading(0.0, a=replica(5)), reading(1.0, a=replica(5)))
     assert (idle.rate, idle.errors, idle.p50, idle.p99) == (0.0, None, None, None)

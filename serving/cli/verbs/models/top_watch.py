@@ -106,6 +106,9 @@ def _show(output: Output, before: Reading | None, after: Reading, sort: str, *, 
     text = output.line_text(_title(after, found, now)) + output.table_text(heads, rows, optional=OPTIONAL)
     if after.refused:
         text += output.line_text(f"replicas cannot be read, so their numbers are missing: {after.refused}")
+    elif after.unread:
+        names = ", ".join(key.name for key in sorted(after.unread))
+        text += output.line_text(f"some replicas of {names} do not answer on their management port")
     if output.live:
         output.redraw(text)
     else:
