@@ -24,7 +24,7 @@ from datetime import datetime
 from math import inf
 
 from autoscaler.warmpool.claims.pods import is_active
-from clusters.base.objects import Object, condition_of, name_of, parse_timestamp
+from clusters.base.objects import DISRUPTION_TARGET, GPU_LOST, Object, condition_of, name_of, parse_timestamp
 
 CRASHES = "CrashLoopBackOff"
 """Reason of a replica whose process ends again and again."""
@@ -44,12 +44,17 @@ LONGEST = 500
 
 
 def find_start_failure(pods: Iterable[Object], now: datetime) -> str:
-    """Return `Reason: message` of the first failing Pod by name; empty if there is none."""
-    for pod in sorted(pods, key=name_of):
+    """Return `Reason: message` of the first failing Pod by name; empty if there is none.
+
+    A Pod fails, too, while it ends because its GPU is lost.
+    """
+    ordered = sorted(pods, key=name_of)
+    for pod in ordered:
         if is_active(pod):
             for failure in _failures(pod, now):
                 return failure[:LONGEST]
-    return ""
+    lost = (one for pod in ordered if (one := condition_of(pod, DISRUPTION_TARGET) or {}).get("reason") == GPU_LOST)
+    return next((_format_failure(GPU_LOST, one)[:LONGEST] for one in lost), "")
 
 
 def seconds_to_unschedulable(pods: Iterable[Object], now: datetime) -> float | None:

@@ -125,6 +125,8 @@ ANNOTATION_NO_GC = "serving.knative.dev/no-gc"  # "true" exempts a Revision from
 ANNOTATION_PORTS = "embedded.knodel.dev/ports"  # on a Pod: {"8080": 20004, …}, container port → real port on the node
 NVIDIA_GPU = "nvidia.com/gpu"  # extended resource: whole GPUs of NVIDIA
 ANNOTATION_DEVICES = "embedded.knodel.dev/devices"  # on a Pod: {"uuids": ["GPU-…"], "share": 1000}, the GPUs it has
+DISRUPTION_TARGET = "DisruptionTarget"  # condition of a Pod that is deleted for the reason in it
+GPU_LOST = "GPULost"  # reason of it, and of the Node's condition
 ANNOTATION_GPU_FRACTION = "knodel.dev/gpu-fraction"  # on a Pod: "0.3", the part of a GPU that it requests
 ANNOTATION_PROCESS = "embedded.knodel.dev/process"  # on a Pod: {"pid": …, "startTicks": …}, how a new kubelet adopts it
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from clusters.devices.machine import Device, DevicesError, Machine
 from clusters.devices.topology import NODE, NVLINK, PHB, PIX, PXB, SAME_BOARD, SYS
+from clusters.devices.xid import XidEvents
 
 NO_DRIVER: Final = "this machine has no NVIDIA GPUs, or their driver is not loaded: `nvidia-smi` shows its state"
 DRIVER_FILE: Final = Path("/proc/driver/nvidia/version")
@@ -104,6 +105,7 @@ class NvmlSource:
     def __init__(self, nvml: Any) -> None:
         self._nvml = nvml
         self._known: tuple[str, ...] = ()
+        self._events: XidEvents | None = None
 
     def read(self) -> Machine:
         """Return the GPUs and their links. Raises DevicesError."""
@@ -122,8 +124,11 @@ class NvmlSource:
             return Machine(devices, _read_scores(nvml, handles))
 
     def faults(self) -> Mapping[str, str]:
-        """Return the GPUs that were read before and are lost or need a reset. Raises DevicesError."""
-        nvml, found = self._nvml, {}
+        """Return the GPUs that were read before and are lost, need a reset, or had a critical error meanwhile.
+
+        Raises DevicesError.
+        """
+        nvml, found = self._nvml, dict(self._xid_faults())
         fatal = (nvml.NVML_ERROR_GPU_IS_LOST, nvml.NVML_ERROR_RESET_REQUIRED, nvml.NVML_ERROR_NOT_FOUND)
         with initialized(nvml):
             for uuid in self._known:
@@ -133,6 +138,13 @@ class NvmlSource:
                     if error.value in fatal:
                         found[uuid] = str(error)
         return found
+
+    def _xid_faults(self) -> Mapping[str, str]:
+        if self._events is None and self._known:
+            self._events = XidEvents(self._nvml)
+            with suppress(self._nvml.NVMLError):  # a driver without events
+                self._events.start(self._known)
+        return self._events.faults() if self._events is not None else {}
 
 
 def _read_scores(nvml: Any, handles: Sequence[Any]) -> list[list[int]]:

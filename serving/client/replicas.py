@@ -6,9 +6,11 @@ only after `startupDeadline`; until then, only the Pod shows the cause.
 
 from __future__ import annotations
 
+import json
+
 from autoscaler.warmpool.claims.pods import is_active
 from clusters.base.errors import KnodelError
-from clusters.base.objects import POD, Object, condition_of, name_of
+from clusters.base.objects import ANNOTATION_DEVICES, POD, Object, annotations_of, condition_of, name_of
 from serving.client.api import ApiCalls
 from serving.client.effects import Call
 from serving.types.annotations import LABEL_MODEL
@@ -43,6 +45,27 @@ def replica_problems(api: ApiCalls, name: str, namespace: str) -> Call[list[str]
         return []
     newest = sorted(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")), reverse=True)
     return [f"replica {name_of(pod)} {problem}" for pod in newest if (problem := _problem_of(pod))][:MAX_REPLICAS]
+
+
+def isolation_notes(api: ApiCalls, name: str, namespace: str) -> Call[list[str]]:
+    """Return a sentence if replicas share a GPU with others and nothing isolates them; empty if Pods cannot be read."""
+    try:
+        pods = (yield from api.list(POD, namespace, f"{LABEL_MODEL}={name}"))["items"]
+    except KnodelError:
+        return []
+    unprotected = [name_of(pod) for pod in pods if is_active(pod) and _is_isolated(pod) is False]
+    if not unprotected:
+        return []
+    why = "nvidia-cuda-mps-control is not on the PATH of the platform"
+    return [f"nothing isolates {', '.join(unprotected[:MAX_REPLICAS])} from others on the same GPU: {why}"]
+
+
+def _is_isolated(pod: Object) -> bool | None:
+    try:
+        isolated = json.loads(annotations_of(pod).get(ANNOTATION_DEVICES, "{}")).get("isolated")
+    except (ValueError, AttributeError, RecursionError):
+        return None
+    return isolated if isinstance(isolated, bool) else None
 
 
 def not_started_reason(pod: Object) -> str:

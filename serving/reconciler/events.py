@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from clusters.base.objects import Object, condition_of
+from clusters.base.objects import GPU_LOST, Object, condition_of
 from serving.reconciler.rollout.state import held_by, join_reasons, rollout_of
 from serving.reconciler.rollout.steps import start_reason
+from serving.types.lifecycle import REPLICAS_STARTED
 from serving.types.model import HistoryEntry
 
 
@@ -51,7 +52,7 @@ def _of_versions(before: Object, after: Object) -> Iterator[KubernetesEvent]:
 
 
 def _of_conditions(before: Object, after: Object) -> Iterator[KubernetesEvent]:
-    """Return Events for a new latest ready revision, a new traffic split, and a refusal of the Model's objects."""
+    """Return Events for a new latest ready revision, a new traffic split, refused objects, and a GPU that is lost."""
     ready = _status(after).get("latestReadyRevision")
     if ready and ready != _status(before).get("latestReadyRevision"):
         yield KubernetesEvent("Normal", "RevisionReady", f"{ready} is ready")
@@ -61,6 +62,9 @@ def _of_conditions(before: Object, after: Object) -> Iterator[KubernetesEvent]:
     former, present = (condition_of(obj, "ObjectsApplied") or {} for obj in (before, after))
     if present.get("status") == "False" and former.get("message") != present.get("message"):
         yield KubernetesEvent("Warning", str(present.get("reason", "Refused")), str(present.get("message", "")))
+    former, present = (condition_of(obj, REPLICAS_STARTED) or {} for obj in (before, after))
+    if present.get("reason") == GPU_LOST and former.get("message") != present.get("message"):
+        yield KubernetesEvent("Warning", GPU_LOST, str(present.get("message", "")))
 
 
 def _of_rollout(before: Object, after: Object) -> Iterator[KubernetesEvent]:

@@ -122,3 +122,13 @@ def test_a_pod_without_a_node_is_looked_at_again_when_it_has_been_so_for_too_lon
     assert seconds_to_unschedulable([pod(homeless=NODE_WITHIN - 2), pod(homeless=NODE_WITHIN - 3)], NOW) == 2.0
     assert seconds_to_unschedulable([pod(homeless=NODE_WITHIN), pod(RUNNING)], NOW) is None
     assert seconds_to_unschedulable([pod(homeless=NODE_WITHIN - 2, phase="Failed")], NOW) is None
+
+
+def test_a_replica_that_ends_because_its_gpu_is_lost_has_failed() -> None:
+    found = pod(RUNNING, deletionTimestamp=ago(1))
+    found["status"]["conditions"].append(
+        {"type": "DisruptionTarget", "status": "True", "reason": "GPULost", "message": "GPU-0 is lost"}
+    )
+    assert find_start_failure([found], NOW) == "GPULost: GPU-0 is lost"
+    other = pod(waiting("ErrImagePull"), name="app-2")
+    assert find_start_failure([found, other], NOW).startswith("ErrImagePull")

@@ -15,7 +15,7 @@ from typing import Final
 from clusters.base.api import Cluster
 from clusters.base.clock import Clock
 from clusters.base.errors import ClusterError
-from clusters.base.objects import CONFIG_MAP, NODE, POD, Object, key_of, name_of, namespace_of, uid_of
+from clusters.base.objects import CONFIG_MAP, GPU_LOST, NODE, POD, Object, key_of, name_of, namespace_of, uid_of
 from clusters.devices.machine import DeviceSource, NoDevices
 from clusters.embedded.kubelet.gpus.device_manager import DeviceManager
 from clusters.embedded.kubelet.gpus.mps import MpsDaemons
@@ -144,12 +144,14 @@ class Kubelet:
             await self._write_node()
             for uid, worker in list(self._workers.items()):
                 if fault := self._node.devices.fault_of(uid):
-                    await self._end_pod(worker.pod, fault)
+                    await self._end_pod(worker, fault)
 
-    async def _end_pod(self, pod: Object, fault: str) -> None:
+    async def _end_pod(self, worker: PodWorker, fault: str) -> None:
         """Delete a Pod whose GPU has failed. Its controller creates another one."""
+        pod = worker.pod
         message = f"the replica ends because its GPU has failed: {fault}: `nvidia-smi` shows its state"
-        await self._node.record(pod, "Warning", "GPULost", message)
+        await worker.disrupt(GPU_LOST, message)
+        await self._node.record(pod, "Warning", GPU_LOST, message)
         try:
             await self._node.cluster.delete(POD, name_of(pod), namespace_of(pod), uid=uid_of(pod))
         except ClusterError as error:

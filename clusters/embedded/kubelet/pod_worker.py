@@ -11,7 +11,18 @@ from enum import Enum, auto
 from typing import Final
 
 from clusters.base.errors import Conflict, KnodelError, NotFound, Unavailable
-from clusters.base.objects import NVIDIA_GPU, POD, Object, is_deleting, key_of, name_of, namespace_of, uid_of
+from clusters.base.objects import (
+    DISRUPTION_TARGET,
+    NVIDIA_GPU,
+    POD,
+    Object,
+    is_deleting,
+    key_of,
+    name_of,
+    namespace_of,
+    uid_of,
+    with_condition,
+)
 from clusters.embedded.kubelet.container import Container
 from clusters.embedded.kubelet.container_config import container_ports, grace_period
 from clusters.embedded.kubelet.gpus.assignment import WHOLE, request_of
@@ -65,6 +76,7 @@ class PodWorker:
         self._node_shutdown = asyncio.Event()  # also set when the Pod is terminated for another reason
         self._shutdown_grace: float | None = None
         self._synced = asyncio.Event()
+        self._disruption = ("", "")  # reason and message of a deletion by the node
         self._recorded = read_container_record(pod)
         # As last written. No other client writes it, so the worker needs no state of the informer (`own_writes`).
         self._status: Object = pod.get("status") or {}
@@ -83,6 +95,11 @@ class PodWorker:
         if self._termination is not None:
             self._container.kill()
         self._terminate(Termination.REMOVED)
+
+    async def disrupt(self, reason: str, message: str) -> None:
+        """Write why the node deletes the Pod next."""
+        self._disruption = (reason, message)
+        await self._write()
 
     def shut_down(self, grace: float | None) -> None:
         """Terminate the Pod because the node shuts down. `grace` (s) is an upper limit for its grace period."""
@@ -155,10 +172,12 @@ class PodWorker:
         if self._terminating.is_set() or held is None:
             devices.release(uid)
             return False
-        if held.share < WHOLE and not self._node.mps.available():
+        isolated = held.share == WHOLE or self._node.mps.available()
+        if not isolated:
             message = "nvidia-cuda-mps-control is not on the PATH, so nothing limits what the Pod uses of its GPU"
             await self._node.record(self.pod, "Warning", "NoGPUIsolation", message)
-        return await self._patch(devices_patch(self.pod, self._node.name, held.to_text()), status=False)
+        record = held.to_text(isolated=isolated)
+        return await self._patch(devices_patch(self.pod, self._node.name, record), status=False)
 
     async def _remark_unknown_devices(self) -> bool:
         if request_of(self.pod).count and not self._node.devices.known:
@@ -236,6 +255,11 @@ class PodWorker:
                 now=self._now(),
                 termination_reason=reason,
             )
+            if self._disruption[0]:
+                conditions = with_condition(
+                    status["conditions"], DISRUPTION_TARGET, "True", self._now(), *self._disruption
+                )
+                status["conditions"] = conditions
             if status != self._status and await self._patch(status_patch(stored, status)):
                 self._status = status
             if status["phase"] in FINAL_PHASES:

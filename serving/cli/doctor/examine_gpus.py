@@ -16,6 +16,7 @@ from serving.client.client import Client
 from serving.client.installed import installed_settings
 from serving.makers.knative_flags import NAMESPACE, Flag
 from serving.types.model import Model
+from serving.types.settings.settings import ServerSettings
 from serving.types.validation import read_model
 
 PRIORITY_CLASS: Final = Kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", namespaced=False)
@@ -30,12 +31,12 @@ def examine_gpus(client: Client, context: str, objects: Sequence[Object]) -> Ite
     models = doctor.with_gpus(models)
     if not models:
         return
-    priority_class = ""
+    server = ServerSettings()
     with suppress(KnodelError):  # the check of settings reports it
-        priority_class = client.call(installed_settings, context).server.gpu_priority_class
-    flags = doctor.gpu_flags(models, priority_class)
+        server = client.call(installed_settings, context).server
+    flags = doctor.gpu_flags(models, server)
     yield from check_flags(flags, read_config_maps(client, flags))
-    yield doctor.check_priority_classes(models, priority_class, _priority_classes(client))
+    yield doctor.check_priority_classes(models, server.gpu_priority_class, _priority_classes(client))
     try:
         view = read_view(client, None, ())
     except KnodelError as error:

@@ -13,8 +13,9 @@ from clusters.base.objects import key_of
 from serving.cli.doctor.cluster import Unreadable
 from serving.cli.doctor.findings import Finding
 from serving.cli.doctor.models import first_few
-from serving.makers.knative_flags import FLAGS, PRIORITY_CLASS, Flag, flags_needed
+from serving.makers.knative_flags import FLAGS, Flag, flags_needed
 from serving.types.model import Model, sizes_of
+from serving.types.settings.settings import ServerSettings
 
 SERVING: Final = "knodel-serving"
 TRAINING: Final = "knodel-training"
@@ -26,12 +27,9 @@ def with_gpus(models: Sequence[Model]) -> list[Model]:
     return [model for model in models if any(size.has_gpus for size in sizes_of(model.spec))]
 
 
-def gpu_flags(models: Sequence[Model], priority_class: str) -> list[Flag]:
-    """Return the flags of Knative that only these Models need, and the PriorityClass of the settings."""
-    needed = {flag: None for model in models for flag in flags_needed(model) if flag not in FLAGS}
-    if priority_class:
-        needed[PRIORITY_CLASS] = None
-    return list(needed)
+def gpu_flags(models: Sequence[Model], server: ServerSettings) -> list[Flag]:
+    """Return the flags of Knative that only these Models need."""
+    return list({flag: None for model in models for flag in flags_needed(model, server) if flag not in FLAGS})
 
 
 def check_priority_classes(

@@ -22,12 +22,14 @@ class FakeNvml:
     switched: int = 0
     lost: dict[str, int] = field(default_factory=dict)
     utilization: dict[int, int | None] = field(default_factory=dict)
+    xids: list[tuple[int, int]] = field(default_factory=list)
+    watched: list[int] = field(default_factory=list)
     absent: int = 0
     open: int = 0
 
     def __getattr__(self, name: str) -> Any:
         """Return a constant or an error of the package."""
-        if name.startswith(("NVML_", "NVMLError")):
+        if name.startswith(("NVML_", "NVMLError", "nvmlEventType")):
             return getattr(pynvml, name)
         raise AttributeError(name)
 
@@ -66,6 +68,20 @@ class FakeNvml:
         if percent is None:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         return SimpleNamespace(gpu=percent, memory=0)
+
+    def nvmlEventSetCreate(self) -> str:
+        return "set"
+
+    def nvmlDeviceRegisterEvents(self, handle: int, eventTypes: int, eventSet: str) -> None:
+        assert (eventTypes, eventSet) == (pynvml.nvmlEventTypeXidCriticalError, "set")
+        self.watched.append(handle)
+
+    def nvmlEventSetWait_v2(self, eventSet: str, timeoutms: int) -> Any:
+        assert eventSet == "set"
+        if not self.xids:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_TIMEOUT)
+        handle, xid = self.xids.pop(0)
+        return SimpleNamespace(device=handle, eventType=pynvml.nvmlEventTypeXidCriticalError, eventData=xid)
 
     def nvmlDeviceGetPciInfo(self, handle: int) -> Any:
         return SimpleNamespace(domain=0, bus=handle + 1, device=0)

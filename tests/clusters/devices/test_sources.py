@@ -38,6 +38,35 @@ def test_only_gpus_that_are_lost_or_need_a_reset_are_faults() -> None:
     assert source.faults() == {"GPU-0": "GPU is lost"}
 
 
+def test_a_gpu_with_a_critical_error_stays_a_fault_and_errors_of_programs_do_not_count() -> None:
+    fake = FakeNvml(3)
+    source = NvmlSource(fake)
+    source.read()
+    assert source.faults() == {}
+    assert fake.watched == [0, 1, 2]
+    fake.xids = [(0, 13), (1, 79), (1, 48), (2, 31)]
+    for _ in range(2):
+        assert source.faults() == {"GPU-1": "the driver reported Xid 79"}
+    assert fake.watched == [0, 1, 2]
+    assert fake.open == 1  # of the events
+
+
+def test_gpus_without_events_are_checked_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unsupported(*_: object) -> None:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
+    fake = FakeNvml(1)
+    source = NvmlSource(fake)
+    source.read()
+    monkeypatch.setattr(fake, "nvmlDeviceRegisterEvents", unsupported)
+    assert source.faults() == {}
+    monkeypatch.setattr(fake, "nvmlEventSetCreate", unsupported)
+    other = NvmlSource(fake)
+    other.read()
+    fake.lost = {"GPU-0": pynvml.NVML_ERROR_GPU_IS_LOST}
+    assert other.faults() == {"GPU-0": "GPU is lost"}
+
+
 def test_a_driver_that_is_not_loaded_is_told_apart_from_one_that_fails() -> None:
     with pytest.raises(NoDriverError):
         NvmlSource(FakeNvml(absent=pynvml.NVML_ERROR_DRIVER_NOT_LOADED)).read()
@@ -47,7 +76,7 @@ def test_a_driver_that_is_not_loaded_is_told_apart_from_one_that_fails() -> None
 
 def test_the_fake_has_the_signatures_of_the_package() -> None:
     for name, function in inspect.getmembers(FakeNvml, inspect.isfunction):
-        if name.startswith("nvmlDevice"):
+        if name.startswith(("nvmlDevice", "nvmlEventSet")):
             assert list(inspect.signature(function).parameters)[1:] == list(
                 inspect.signature(getattr(pynvml, name)).parameters
             ), name

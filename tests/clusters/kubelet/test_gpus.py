@@ -13,7 +13,7 @@ import pytest
 
 from autoscaler.gpu.inventory import make_inventory
 from clusters.base.clock import SystemClock
-from clusters.base.objects import ANNOTATION_GPU_FRACTION, EVENT, NODE, POD, Object, condition_of
+from clusters.base.objects import ANNOTATION_DEVICES, ANNOTATION_GPU_FRACTION, EVENT, NODE, POD, Object, condition_of
 from clusters.devices.device_file import FileSource
 from clusters.devices.machine import Device, Machine, NoDevices
 from clusters.devices.topology import SYS
@@ -122,8 +122,19 @@ async def test_a_pod_whose_gpu_is_lost_ends_with_the_reason(
     await nodes.start()
     await nodes.create(gpu_pod("a"))
     lost = visible(await nodes.ready("a"))
+    ended_with: list[Object] = []
+    delete = nodes.cluster.delete
+
+    async def spy(*arguments: Any, **options: Any) -> Any:
+        ended_with.append(await nodes.pod("a"))
+        return await delete(*arguments, **options)
+
+    monkeypatch.setattr(nodes.cluster, "delete", spy)
     write_devices(tmp_path / "devices.json", 2, {lost: "GPU is lost"})
     await nodes.gone("a")
+    condition = condition_of(ended_with[0], "DisruptionTarget") or {}
+    assert (condition["status"], condition["reason"]) == ("True", "GPULost")
+    assert f"{lost}: GPU is lost" in condition["message"]
     events = (await nodes.cluster.list(EVENT, NAMESPACE)).items
     assert any(one["reason"] == "GPULost" and f"{lost}: GPU is lost" in one["message"] for one in events)
 
@@ -190,7 +201,9 @@ async def test_without_mps_a_part_is_said_to_be_without_isolation(nodes: Nodes, 
     nodes.devices = write_devices(tmp_path / "devices.json", 1)
     await nodes.start()
     await nodes.create(gpu_pod("a", fraction="0.25"))
-    env = environment_of(process_of(await nodes.ready("a")))
+    found = await nodes.ready("a")
+    assert json.loads(found["metadata"]["annotations"][ANNOTATION_DEVICES])["isolated"] is False
+    env = environment_of(process_of(found))
     assert (env["KNODEL_GPU_SHARE"], env["KNODEL_GPU_MEMORY"]) == ("0.25", str(2 << 30))
     assert any(one["reason"] == "NoGPUIsolation" for one in (await nodes.cluster.list(EVENT, NAMESPACE)).items)
 

@@ -15,7 +15,7 @@ from autoscaler.scaling.replay import INPUTS_ANNOTATION, inputs_of
 from autoscaler.scaling.table import DeciderState, Observations, Specs
 from autoscaler.usage.meter import USAGE_ANNOTATION, Spent, Usage
 from autoscaler.usage.signals import SIGNALS_ANNOTATION, to_annotation
-from clusters.base.objects import POD_AUTOSCALER, WARM_POOL
+from clusters.base.objects import ANNOTATION_DEVICES, POD, POD_AUTOSCALER, WARM_POOL
 from serving.types.settings.state import PLATFORM_FILE
 from tests.serving.cli.conftest import ARTIFACT, Served, check
 
@@ -193,3 +193,17 @@ async def test_explain_has_the_use_of_gpus_and_of_the_kv_cache(served: Served) -
     await add_autoscaler(served, "iris-00001", "iris", Spent(), **{SIGNALS_ANNOTATION: signals})
     explained = (await served.knodel("explain", "iris")).out
     assert "in use by iris-00001: GPU 43%, its memory 60%, KV cache 5%" in explained
+
+
+async def test_explain_tells_that_nothing_isolates_the_parts_of_a_gpu(served: Served) -> None:
+    await served.deploy("iris")
+    pod = {
+        "metadata": {
+            "name": "iris-1", "namespace": "default", "labels": {"knodel.dev/model": "iris"},
+            "annotations": {ANNOTATION_DEVICES: '{"uuids": ["GPU-0"], "share": 300, "isolated": false}'},
+        },
+        "spec": {"containers": [{"name": "server", "image": "server:1"}]},
+    }  # fmt: skip
+    await served.cluster.create(POD, pod, manager="test")
+    explained = (await served.knodel("explain", "iris")).out
+    assert "nothing isolates iris-1 from others on the same GPU: nvidia-cuda-mps-control" in explained

@@ -105,3 +105,11 @@ def test_the_way_of_a_rollout_is_told_step_by_step() -> None:
     newer = rollout("Progressing", 0, candidate="magika-00003")
     assert reasons(rollout("Progressing", 50), newer) == [("Normal", "RolloutStarted")]
     assert "because" in events_of_change(rollout("Progressing"), rollout("RolledBack", 0))[0].message
+
+
+def test_a_lost_gpu_is_told_once() -> None:
+    lost = {"type": "ReplicasStarted", "status": "False", "reason": "GPULost", "message": "iris-00001: GPU-0 is lost"}
+    after = status(conditions=[lost])
+    assert reasons(status(), after) == [("Warning", "GPULost")]
+    assert reasons(after, after) == []
+    assert reasons(status(), status(conditions=[{**lost, "reason": "Unschedulable"}])) == []

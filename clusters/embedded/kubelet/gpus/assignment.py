@@ -37,9 +37,10 @@ class Assignment:
     uuids: tuple[str, ...]
     share: int = WHOLE
 
-    def to_text(self) -> str:
-        """Return the value of the Pod's annotation."""
-        return json.dumps({"uuids": self.uuids, "share": self.share})
+    def to_text(self, *, isolated: bool = True) -> str:
+        """Return the value of the Pod's annotation. A part is `isolated` by MPS, or by nothing."""
+        part = {"isolated": isolated} if self.share < WHOLE else {}
+        return json.dumps({"uuids": self.uuids, "share": self.share, **part})
 
     @classmethod
     def parse(cls, text: str) -> Assignment | None:

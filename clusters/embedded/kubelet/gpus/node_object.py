@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
-from clusters.base.objects import NODE, NVIDIA_GPU, Object, with_condition
+from clusters.base.objects import GPU_LOST, NODE, NVIDIA_GPU, Object, with_condition
 from clusters.devices.machine import Machine
 
 LABEL_PRODUCT: Final = "nvidia.com/gpu.product"
@@ -37,6 +37,6 @@ def make_node_status(former: Object, machine: Machine, lost: Mapping[str, str], 
         count = len(machine.devices)
         capacity[NVIDIA_GPU], allocatable[NVIDIA_GPU] = str(count), str(count - len(lost))
         failed = "; ".join(f"{uuid}: {fault}" for uuid, fault in sorted(lost.items()))
-        state = ("False", now, "GPULost", failed) if lost else ("True", now)
+        state = ("False", now, GPU_LOST, failed) if lost else ("True", now)
         conditions = with_condition(conditions, GPUS_HEALTHY, *state)
     return {"capacity": capacity, "allocatable": allocatable, "conditions": conditions}

@@ -17,7 +17,7 @@ from serving.cli.texts import adapters_text, rollout_lines, schedule_lines
 from serving.client.client import Client
 from serving.client.errors import UsageError
 from serving.client.models.explaining import pool_notes, traffic_rule
-from serving.client.replicas import replica_problems
+from serving.client.replicas import isolation_notes, replica_problems
 from serving.types.annotations import LABEL_MODEL
 from serving.types.lifecycle import WORKERS_READY
 
@@ -54,6 +54,8 @@ def command(session: Session, name: str, again: bool, others: tuple[str, ...]) -
         session.output.text(f"  {line}")
     for problem in client.call(replica_problems, name, session.namespace):
         session.output.text(f"  {problem}")
+    for note in client.call(isolation_notes, name, session.namespace):
+        session.output.text(f"  {note}")
 
 
 def _replay(session: Session, client: Client, name: str, others: tuple[str, ...]) -> None:
