@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import statistics
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,24 +29,20 @@ from tests.support.loops import at_work
 
 PROGRAM: Final = shutil.which("chromium")
 pytestmark = [pytest.mark.skipif(PROGRAM is None, reason="needs Chromium: apt-get install chromium"),
-              pytest.mark.timeout(300)]  # fmt: skip
+              pytest.mark.timeout(900)]  # fmt: skip
 COUNT: Final = 1000
-FRAMES: Final = """
-async () => {
-  const times = [];
-  let last = performance.now();
+FRAMES: Final = 60
+SCROLL: Final = """
+async (frames) => {
   const most = document.documentElement.scrollHeight - innerHeight;
-  for (let index = 0; index < 120; index += 1) {
-    scrollTo(0, most * index / 119);
+  for (let index = 0; index < frames; index += 1) {
+    scrollTo(0, most * index / (frames - 1));
     await new Promise(requestAnimationFrame);
-    const now = performance.now();
-    times.push(now - last);
-    last = now;
   }
-  return times;
 }
 """
-"""Scroll through the page in 120 frames, and return how long each took in milliseconds."""
+"""Scroll through the page."""
+WITHIN: Final = 200_000.0  # ms, on a busy machine
 
 
 class Host:
@@ -117,24 +112,34 @@ def test_a_thousand_models_scroll_and_one_change_sends_one_row(host: Host) -> No
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=PROGRAM, args=["--no-sandbox"])
         page = browser.new_page()
-        page.set_default_timeout(60_000)
-        expect.set_options(timeout=60_000)
+        page.set_default_timeout(WITHIN)
+        expect.set_options(timeout=WITHIN)
         page.goto(host.link)
         expect(page.locator("#models > tr")).to_have_count(COUNT)
-        expect(page.locator("#connection")).to_have_text("live", timeout=60_000)
+        expect(page.locator("#connection")).to_have_text("live", timeout=WITHIN)
+        metrics = page.context.new_cdp_session(page)
+        metrics.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+        def busy() -> float:
+            """Return the CPU seconds of the page's main thread, which do not depend on how busy the machine is."""
+            found = metrics.send("Performance.getMetrics")["metrics"]
+            return float(next(one["value"] for one in found if one["name"] == "TaskDuration"))
+
+        print(f"opening took {busy():.2f} s of CPU")
         for width in (1280, 400):
             page.set_viewport_size({"width": width, "height": 900})
-            page.wait_for_timeout(1000)
-            times = page.evaluate(FRAMES)
-            middle, slow = statistics.median(times), statistics.quantiles(times, n=20)[-1]
-            print(f"{width} px: a frame takes {middle:.1f} ms, 95 % take at most {slow:.1f} ms")
-            assert middle < 50  # the machine may be busy; alone it is 17
+            page.wait_for_timeout(2000)
+            before = busy()
+            page.evaluate(SCROLL, FRAMES)
+            frame = 1000 * (busy() - before) / FRAMES
+            print(f"{width} px: a frame takes {frame:.1f} ms of CPU")
+            assert frame < 12  # of 16.7 ms
         page.evaluate("""() => {
           window.changed = new Set();
           const watch = (list) => list.forEach((one) => one.addedNodes.forEach((node) => window.changed.add(node.id)));
           new MutationObserver(watch).observe(document.getElementById("models"), {childList: true});
         }""")
         host.rename("model-0500", "renamed")
-        expect(page.locator("[id='m.default.model-0500']")).to_contain_text("renamed", timeout=30_000)
+        expect(page.locator("[id='m.default.model-0500']")).to_contain_text("renamed", timeout=WITHIN)
         assert page.evaluate("[...window.changed]") == ["m.default.model-0500"]
         browser.close()
