@@ -149,11 +149,9 @@ def viewer(state: Path) -> Iterator[list[int]]:
     stream, sizes, ending = connection.getresponse(), list[int](), threading.Event()
 
     def read() -> None:
-        while not ending.is_set():
-            line = stream.readline()
-            if not line:
-                return
-            sizes.append(len(line))
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # the connection was closed meanwhile
+            while not ending.is_set() and (line := stream.readline()):
+                sizes.append(len(line))
 
     reader = threading.Thread(target=read, daemon=True)
     reader.start()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from markupsafe import Markup
 
@@ -25,6 +25,7 @@ from serving.dashboard.views import events as event_views
 from serving.dashboard.views.decisions import decision_lines
 from serving.dashboard.views.drawing import bounds_rows, start_rows, step_bars
 from serving.dashboard.views.models import ModelLine, State, colour_of, line_of, status_of
+from serving.reconciler.rollout.state import rollout_of
 from serving.types.model import history_of
 
 MOST_ROWS: Final = 4096
@@ -34,8 +35,16 @@ FIGURES: Final = 15
 """Rows of the table that has the numbers of the charts."""
 
 
-Rows = OrderedDict[tuple[str, str], tuple[Any, str]]
-"""The HTML of models by namespace and name, each with the values from which it was made."""
+class Row(NamedTuple):
+    """The row of a model: the values from which it was made, the state, and the HTML."""
+
+    values: tuple[Any, ...]
+    state: State
+    html: str
+
+
+Rows = OrderedDict[tuple[str, str], Row]
+"""The rows of models by namespace and name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,25 +78,28 @@ class ModelsPage:
         """Return a summary, and a row for each model."""
         html: dict[str, str] = {}
         counts = dict.fromkeys(ORDER, 0)
-        objects, now = self._objects, self._objects.now()
-        for model in objects.models():
+        for model in self._objects.models():
             namespace, name = namespace_of(model), name_of(model)
-            if not self._session.sees(namespace) or self._query not in f"{namespace}/{name}".lower():
-                continue
-            reading, cost = objects.traffic(namespace, name), objects.spent_today(namespace, name)
-            line = line_of(model, reading, None if cost is None else round(cost, 2), view_of(model, now))
-            counts[line.state] += 1
-            html[f"m.{namespace}.{name}"] = self._row(line, version_of(model))
+            if self._session.sees(namespace) and self._query in f"{namespace}/{name}".lower():
+                row = self._row(model)
+                counts[row.state] += 1
+                html[f"m.{namespace}.{name}"] = row.html
         summary = self._render("parts/summary.html", counts=counts, total=sum(counts.values()), query=self._query)
         return Parts({"summary": summary, **html}, {"models": list(html)})
 
-    def _row(self, line: ModelLine, version: str) -> str:
-        key, values = (line.namespace, line.name), (version, line.reading, line.cost, line.rollout)
+    def _row(self, model: Object) -> Row:
+        """Return the row of a Model, which is made anew if the Model, its traffic or its cost has changed."""
+        key = (namespace_of(model), name_of(model))
+        reading, cost = self._objects.traffic(*key), self._objects.spent_today(*key)
+        values = (version_of(model), reading, None if cost is None else round(cost, 2))
         known = self._rows.get(key)
-        if known is not None and known[0] == values:
-            return known[1]
-        made = self._render("parts/row.html", line=line, unit=self._unit)
-        self._rows[key] = (values, made)
+        if known is not None and known.values == values:
+            return known
+        state = rollout_of(model)
+        rollout = view_of(model, self._objects.now()) if state is not None and state.runs else None
+        line = line_of(model, reading, cost, rollout)
+        made = Row(values, line.state, self._render("parts/row.html", line=line, unit=self._unit))
+        self._rows[key] = made
         if len(self._rows) > MOST_ROWS:
             self._rows.popitem(last=False)
         return made

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import importlib
 from collections.abc import Collection
 from functools import partial
 from pathlib import Path
@@ -19,6 +21,7 @@ from serving.dashboard.sessions import Sessions
 from serving.types.settings.prices import Prices
 
 LOGIN = "/dashboard/login"
+APPLICATION = "serving.dashboard.app"
 
 
 class MachineDashboard:
@@ -44,6 +47,8 @@ class MachineDashboard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
+        if self._app is None:
+            await asyncio.to_thread(importlib.import_module, APPLICATION)  # the platform goes on meanwhile
         await self._make()(scope, receive, send)
 
     def _make(self) -> ASGIApp:

@@ -14,7 +14,7 @@ _CLUSTER: Final = frozenset({"install", "uninstall"})
 _MACHINE: Final = frozenset({"up", "down"})
 REFUSED_BY: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
-        "--namespace": _NOWHERE | _CLUSTER | _MACHINE | {"namespace", "config", "version"},
+        "--namespace": _NOWHERE | _CLUSTER | _MACHINE | {"namespace", "config", "version", "dashboard"},
         "--state": _NOWHERE | _CLUSTER,
         "--kube-context": _NOWHERE | _MACHINE,
         "--env": _NOWHERE | {"secret"},

@@ -221,5 +221,5 @@ def test_every_verb_is_tested_here_or_in_tests_of_its_own() -> None:
 
     assert set(VERBS) - seen == {
         "up", "down", "dev", "init", "serve", "completion", "install", "uninstall", "env", "events", "gpus", "version",
-        "import",
+        "import", "dashboard",
     }  # fmt: skip

@@ -30,10 +30,10 @@ from tests.serving.cli.conftest import COMMANDS, Knodel, check
 CLUSTER = {"install", "uninstall"}
 """Verbs that act only on a cluster."""
 WITHOUT_PLATFORM = {"dev", "init", "serve", "completion", "env list", "env remove", "env use"}
-WITHOUT_NAMESPACE = {*CLUSTER, *WITHOUT_PLATFORM, "up", "down", "namespace", "config", "version"}
+WITHOUT_NAMESPACE = {*CLUSTER, *WITHOUT_PLATFORM, "up", "down", "namespace", "config", "version", "dashboard"}
 WITHOUT_FORMAT = {
     *WITHOUT_PLATFORM - {"env list"}, "env add", "chat", "delete", "diff", "logs", "predict", "pool delete",
-    "events deny",
+    "events deny", "dashboard",
 }  # fmt: skip
 """Verbs without the options `--state`, `--namespace` or `--output`, which would have no effect."""
 
