@@ -193,7 +193,7 @@ class _Run:
 
     def _held_floor_of(self, one: _Filled) -> int:
         floor = self._floor_of(one)
-        return floor if one.claim.kind == "training" else min(floor, one.holds)
+        return floor if one.claim.kind == "training" else min(floor, one.holds - one.claim.leaving)
 
     def _floor_of(self, one: _Filled) -> int:
         claim = one.claim

@@ -62,6 +62,7 @@ class Claim:
     priority  0 to 1000; a higher one is served first within its band
     weight    its share relative to others of its tenant
     since     when it began to wait (seconds); waiting training jobs start oldest first
+    leaving   replicas of `held` that are being deleted: they no longer keep their floor
     running   training: its minimum runs or was granted, so it is a floor now
     """
 
@@ -76,6 +77,7 @@ class Claim:
     weight: float = 1.0
     since: float = 0.0
     running: bool = True
+    leaving: int = 0
 
     @property
     def holds(self) -> int:

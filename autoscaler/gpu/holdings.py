@@ -13,7 +13,17 @@ from autoscaler.gpu.dra import DraObjects
 from autoscaler.gpu.inventory import Inventory, make_inventory, parts_of
 from autoscaler.gpu.owners import owner_of
 from autoscaler.warmpool.claims.marks import LABEL_POOL
-from clusters.base.objects import LABEL_REVISION, Key, Object, controller_of, key_of, labels_of, namespace_of, uid_of
+from clusters.base.objects import (
+    LABEL_REVISION,
+    Key,
+    Object,
+    controller_of,
+    is_deleting,
+    key_of,
+    labels_of,
+    namespace_of,
+    uid_of,
+)
 
 
 class Holder(NamedTuple):
@@ -52,6 +62,12 @@ class Snapshot:
             if (controller_of(pod) or {}).get("kind") != "Pod"
         )
         return dict(found)
+
+    def leaving(self, holder: Holder) -> int:
+        """Return the number of Pods on nodes that are being deleted."""
+        return sum(
+            is_deleting(pod) for pod in self.pods.get(holder, ()) if (controller_of(pod) or {}).get("kind") != "Pod"
+        )
 
     def places(self, holders: Container[Holder]) -> Iterator[Place]:
         """Yield the units that these holders may have, with those that they have."""

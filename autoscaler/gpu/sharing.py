@@ -320,6 +320,7 @@ class GpuSharing:
             names[holder]: Claim(
                 names[holder], holder.key.namespace, demand.kind, demand.shape, demand.want + demand.more,
                 min(demand.least, demand.want), held[holder], demand.priority, demand.weight,
+                leaving=snapshot.leaving(holder),
             )
             for holder, demand in live.items()
         }  # fmt: skip

@@ -15,7 +15,18 @@ from typing import Final
 from clusters.base.api import Cluster
 from clusters.base.clock import Clock
 from clusters.base.errors import ClusterError
-from clusters.base.objects import CONFIG_MAP, GPU_LOST, NODE, POD, Object, key_of, name_of, namespace_of, uid_of
+from clusters.base.objects import (
+    CONFIG_MAP,
+    GPU_LOST,
+    NODE,
+    POD,
+    Object,
+    is_deleting,
+    key_of,
+    name_of,
+    namespace_of,
+    uid_of,
+)
 from clusters.devices.machine import DeviceSource, NoDevices
 from clusters.embedded.kubelet.gpus.device_manager import DeviceManager
 from clusters.embedded.kubelet.gpus.mps import MpsDaemons
@@ -143,7 +154,7 @@ class Kubelet:
             await self._node.devices.changed()
             await self._write_node()
             for uid, worker in list(self._workers.items()):
-                if fault := self._node.devices.fault_of(uid):
+                if (fault := self._node.devices.fault_of(uid)) and not is_deleting(worker.pod):
                     await self._end_pod(worker, fault)
 
     async def _end_pod(self, worker: PodWorker, fault: str) -> None:
@@ -164,7 +175,7 @@ class Kubelet:
         try:
             stored = await cluster.apply(NODE, node, manager=MANAGER, force=True)
             former = stored.get("status") or {}
-            status = make_node_status(former, devices.machine, devices.lost, self._clock.now())
+            status = make_node_status(former, devices.machine, devices.lost, devices.held_uuids(), self._clock.now())
             if status != former:
                 absent = {name: None for name in former if name not in status}
                 await cluster.patch(

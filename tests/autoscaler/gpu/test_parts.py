@@ -58,6 +58,7 @@ def limits(
     pods: list[Object] | None = None,
     settings: AllocationSettings | None = None,
     priorities: dict[str, str] | None = None,
+    least: int = 0,
 ) -> dict[str, tuple[int, str]]:
     """Return the limits and their reasons of Revisions with these templates that want so many replicas."""
     sharing = GpuSharing(
@@ -67,7 +68,7 @@ def limits(
     for key, (made, _) in zip(keys, wants.values(), strict=True):
         annotations = {ANNOTATION_PRIORITY: (priorities or {}).get(key.name, "0")}
         scaler = {"metadata": {"name": key.name, "labels": {}, "annotations": annotations}}
-        sharing.observe_revision(key, scaler, made, least=0, more=0)
+        sharing.observe_revision(key, scaler, made, least=least, more=0)
     found = sharing.limits(keys, np.array([want for _, want in wants.values()]), 0.0)
     return {keys[index].name: (limit.replicas, limit.why) for index, limit in found.items()}
 
@@ -119,6 +120,15 @@ def test_parts_of_others_are_counted_in_metrics_and_leave_whole_gpus() -> None:
 def test_pods_with_a_part_belong_to_their_revision() -> None:
     snapshot = Watch([node("embedded", 1)], [part_pod("a1", "a", "0.5")]).snapshot()
     assert snapshot.held(Holder.revision(Key("default", "a"))) == {"embedded": 1}
+
+
+def test_a_replica_that_is_being_deleted_keeps_no_floor() -> None:
+    """Otherwise two Models take one GPU from each other by turns, while the Pod of one ends and that of the other waits."""
+    held = [part_pod("a1", "a", "0.6")]
+    wants = {"a": (template("0.6"), 1), "d": (template("0.5"), 1)}
+    assert list(limits(1, wants, held, priorities={"d": "5"}, least=1)) == ["d"]
+    held[0]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert list(limits(1, wants, held, priorities={"d": "5"}, least=1)) == ["a"]
 
 
 def test_the_account_of_a_replica_has_its_part() -> None:

@@ -232,7 +232,7 @@ async def test_the_use_of_gpus_is_written_with_the_account(world: World) -> None
     await serving(world)
     autoscaler = await world.pod_autoscaler()
     ledger = UsageLedger(world.cluster, world.clock, SOON, "test")
-    deployment = {"spec": {"template": {"spec": {"containers": []}}}}
+    deployment: Object = {"spec": {"template": {"spec": {"containers": []}}}}
     pods = (await world.cluster.list(POD, "default")).items
     ledger.observe(autoscaler, deployment, pods)
     ledger.record_readings(

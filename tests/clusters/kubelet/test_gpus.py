@@ -127,11 +127,13 @@ async def test_a_pod_whose_gpu_is_lost_ends_with_the_reason(
 
     async def spy(*arguments: Any, **options: Any) -> Any:
         ended_with.append(await nodes.pod("a"))
+        assert await allocatable(nodes, "2")  # the Pod still holds the lost one
         return await delete(*arguments, **options)
 
     monkeypatch.setattr(nodes.cluster, "delete", spy)
     write_devices(tmp_path / "devices.json", 2, {lost: "GPU is lost"})
     await nodes.gone("a")
+    await until(lambda: allocatable(nodes, "1"))
     condition = condition_of(ended_with[0], "DisruptionTarget") or {}
     assert (condition["status"], condition["reason"]) == ("True", "GPULost")
     assert f"{lost}: GPU is lost" in condition["message"]
@@ -145,6 +147,11 @@ async def test_a_pod_whose_gpu_is_lost_ends_with_the_reason(
     await until(shown)
     await nodes.create(gpu_pod("b"))
     assert visible(await nodes.ready("b")) not in ("", lost)
+
+
+async def allocatable(nodes: Nodes, count: str) -> bool:
+    """Return whether the Node has so many allocatable GPUs."""
+    return bool((await nodes.cluster.get(NODE, "embedded"))["status"]["allocatable"][GPU] == count)
 
 
 async def test_the_inventory_of_the_autoscaler_counts_the_node(nodes: Nodes, tmp_path: Path) -> None:

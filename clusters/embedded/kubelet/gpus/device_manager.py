@@ -93,15 +93,21 @@ class DeviceManager:
     def release(self, uid: str) -> None:
         """Free the GPUs of a Pod whose processes have ended, or withdraw its request."""
         self._waiting.pop(uid, None)
-        if self._held.pop(uid, None) is not None:
+        if (released := self._held.pop(uid, None)) is not None:
+            if any(uuid in self.lost for uuid in released.uuids):
+                self._changed.set()
             self._grant()
 
     def why_waiting(self, request: Request) -> str:
         """Return why a request is not granted."""
         return waiting_message(self.machine, self._held.values(), self.lost, request)
 
+    def held_uuids(self) -> frozenset[str]:
+        """Return the GPUs of which Pods have some or all."""
+        return frozenset(uuid for held in self._held.values() for uuid in held.uuids)
+
     async def changed(self) -> None:
-        """Wait until GPUs have failed or recovered."""
+        """Wait until GPUs have failed or recovered, or were released after a failure."""
         await self._changed.wait()
         self._changed.clear()
 
