@@ -123,7 +123,7 @@ def test_pods_with_a_part_belong_to_their_revision() -> None:
 
 
 def test_a_replica_that_is_being_deleted_keeps_no_floor() -> None:
-    """Otherwise two Models take one GPU from each other by turns, while the Pod of one ends and that of the other waits."""
+    """Otherwise two Models take a GPU from each other by turns: the Pod of one ends while that of the other waits."""
     held = [part_pod("a1", "a", "0.6")]
     wants = {"a": (template("0.6"), 1), "d": (template("0.5"), 1)}
     assert list(limits(1, wants, held, priorities={"d": "5"}, least=1)) == ["d"]
