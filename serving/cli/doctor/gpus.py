@@ -39,7 +39,7 @@ def check_priority_classes(
     check = "priority classes"
     if isinstance(present, Unreadable):
         return Finding(check, True, present.reason, seen=False)
-    install = "`knodel install` creates knodel-serving and knodel-training"
+    install = "`knodel install --kube-context NAME --configure-knative` creates knodel-serving and knodel-training"
     if priority_class and priority_class not in present:
         message = f"there is no PriorityClass {priority_class}, so Pods of Models with GPUs are refused"
         return Finding(check, False, message, f"{install}; or change server.gpuPriorityClass in knodel-config")
@@ -63,6 +63,6 @@ def check_placing(inventory: Inventory, drainable: Collection[str]) -> Finding:
     message = f"Pods hold GPUs on {len(used)} nodes, and could do with {len(used) - len(spread)}: {first_few(spread)}"
     remedy = (
         "kube-scheduler spreads Pods by default: a profile with the strategy MostAllocated of NodeResourcesFit keeps "
-        "whole nodes free; `knodel gpus -A` shows the moves"
+        "whole nodes free; `knodel gpus -A --kube-context NAME` shows the moves"
     )
     return Finding("GPU nodes", True, message, remedy)
