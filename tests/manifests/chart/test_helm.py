@@ -195,6 +195,18 @@ def test_components_are_added_by_flags(helm: Path) -> None:
         assert objects[role]["rules"] == [*plain[role]["rules"], *rules]
 
 
+def test_the_dashboard_is_added_with_the_image_and_the_hosts_of_the_values(helm: Path) -> None:
+    plain, wanted = template(helm), by_identity(read_sources().dashboard)
+    objects = template(helm, 'dashboard={"enabled": true, "hosts": "models.lan"}', 'image.tag="9"')
+
+    assert objects.keys() - plain.keys() == wanted.keys()
+    [container] = deployment(objects, "dashboard")["template"]["spec"]["containers"]
+    assert container["image"] == "knodel.dev/controller:9"
+    assert {"name": "KNODEL_DASHBOARD_HOSTS", "value": "models.lan"} in container["env"]
+    others = {identity for identity in wanted if identity[0] != "Deployment"}
+    assert {identity: objects[identity] for identity in others} == {identity: wanted[identity] for identity in others}
+
+
 def test_namespaces_of_models_get_network_policies(helm: Path) -> None:
     plain = template(helm)
     objects = template(helm, 'modelNamespaces=["team-a", "team-b"]')
