@@ -70,7 +70,7 @@ class Helm:
         await asyncio.to_thread(self, verb, "knodel", chart, "--values", self._values, *waits, *options)
 
 
-def testbed_values() -> dict[str, Any]:
+def values_of_the_testbed() -> dict[str, Any]:
     """Return the values that say what the overlay of the testbed says."""
     objects = load_overlay("testbed")
     [config] = [obj for obj in objects if is_settings(kind_of(obj), obj)]
@@ -105,7 +105,7 @@ async def helm(
     if target.audit_log is None:
         pytest.skip("only the testbed's Knodel may be replaced")
     values = tmp_path / "values.json"
-    values.write_text(json.dumps(testbed_values()))
+    values.write_text(json.dumps(values_of_the_testbed()))
     made = Helm(tool("helm"), target, values)
     yield made
     if "knodel" in made("list", "--short"):
