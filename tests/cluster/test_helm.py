@@ -131,7 +131,8 @@ async def test_a_release_is_upgraded_and_downgraded_under_traffic_and_leaves_the
     old = older_chart(tmp_path / "old")
     older = ("--set-json", 'env=[{"name": "KNODEL_TEST", "value": "older"}]', "--set", "router.enabled=false")
     key = await cluster.get(SECRET, pool_key.NAME, SYSTEM)
-    await helm.apply("install", old, "--take-ownership", *older)
+    await helm.apply("install", CHART, "--take-ownership")
+    await helm.apply("upgrade", old, *older)
     await cluster.create(MODEL, model(NAME, namespace, storageUri=artifacts.uri("double"), **SMALL), manager=MANAGER)
     await ready(cluster, namespace, 1)
     gateway = installed.gateway
