@@ -70,7 +70,7 @@ class Helm:
         await asyncio.to_thread(self, verb, "knodel", chart, "--values", self._values, *waits, *options)
 
 
-def testbed_values() -> dict[str, Any]:
+def values_of_the_testbed() -> dict[str, Any]:
     """Return the values that say what the overlay of the testbed says."""
     objects = load_overlay("testbed")
     [config] = [obj for obj in objects if is_settings(kind_of(obj), obj)]
@@ -105,7 +105,7 @@ async def helm(
     if target.audit_log is None:
         pytest.skip("only the testbed's Knodel may be replaced")
     values = tmp_path / "values.json"
-    values.write_text(json.dumps(testbed_values()))
+    values.write_text(json.dumps(values_of_the_testbed()))
     made = Helm(tool("helm"), target, values)
     yield made
     if "knodel" in made("list", "--short"):
@@ -131,7 +131,8 @@ async def test_a_release_is_upgraded_and_downgraded_under_traffic_and_leaves_the
     old = older_chart(tmp_path / "old")
     older = ("--set-json", 'env=[{"name": "KNODEL_TEST", "value": "older"}]', "--set", "router.enabled=false")
     key = await cluster.get(SECRET, pool_key.NAME, SYSTEM)
-    await helm.apply("install", old, "--take-ownership", *older)
+    await helm.apply("install", CHART, "--take-ownership")
+    await helm.apply("upgrade", old, *older)
     await cluster.create(MODEL, model(NAME, namespace, storageUri=artifacts.uri("double"), **SMALL), manager=MANAGER)
     await ready(cluster, namespace, 1)
     gateway = installed.gateway

@@ -34,6 +34,8 @@ print([int(one) for one in answer.to_numpy()])
 """
 CLASSES: Final = "[0, 2]"
 """Setosa and virginica, for the two flowers of `ASK`."""
+LINES: Final = 20
+"""Lines of a log in a message."""
 PORTS: Final = 3
 """Ports of a platform that follow each other: gateway, events, control API."""
 
@@ -75,13 +77,15 @@ def check_platform(wheel: Path, python: Path, folder: Path) -> Iterator[str]:
     yield f"installed {wheel.name}{EXTRAS}"
     knodel, state = programs / "knodel", folder / "state"
     run([programs / "python", "-c", TRAIN], folder, variables)
-    run([knodel, "up", "--detach", "--port", str(free_ports(PORTS)), "--state", state], folder, variables)
     try:
+        run([knodel, "up", "--detach", "--port", str(free_ports(PORTS)), "--state", state], folder, variables)
         yield "the platform is up"
         run([knodel, "deploy", "iris", "--uri", folder / "iris.skops", "--state", state], folder, variables)
         yield "the model is deployed"
         _expect(CLASSES, run([programs / "python", "-c", ASK, state], folder, variables))
         yield f"the model answers {CLASSES}"
+    except ReleaseError as error:
+        raise ReleaseError(f"{error}; its log ends with: {_end_of(state / 'platform.log')}") from error
     finally:
         run([knodel, "down", "--state", state], folder, variables)
     yield "the platform is down"
@@ -121,6 +125,11 @@ def _is_free(port: int) -> bool:
 def missing(found: Mapping[str, Path | None]) -> Iterable[str]:
     """Return the versions without an interpreter."""
     return [version for version, python in found.items() if python is None]
+
+
+def _end_of(log: Path) -> str:
+    """Return the last lines of a log, since its folder is deleted with the environment."""
+    return " | ".join(log.read_text(errors="replace").splitlines()[-LINES:]) if log.exists() else "nothing"
 
 
 def _expect(wanted: str, said: str) -> None:

@@ -59,14 +59,14 @@ def test_an_archive_depends_on_names_and_contents_only(tmp_path: Path) -> None:
     for name in ("one", "another"):
         folder = tmp_path / name
         (folder / "lib").mkdir(parents=True)
-        for file in (plugin.PROGRAM, "lib/a.py", "lib/a.so", "lib/direct_url.json", "lib/a.pyc"):
+        for file in (krew.PROGRAM, "lib/a.py", "lib/a.so", "lib/direct_url.json", "lib/a.pyc"):
             (folder / file).write_text(name if file.endswith("json") else "content")
         packed.append(plugin.pack(folder, plugin.kept(folder), 1_700_000_000))
 
     assert packed[0] == packed[1]
     with tarfile.open(fileobj=io.BytesIO(packed[0])) as archive:
         modes = {one.name: (one.mode, one.mtime, one.uid) for one in archive}
-    assert modes == {plugin.PROGRAM: (0o755, 1_700_000_000, 0), "lib/a.py": (0o644, 1_700_000_000, 0)}
+    assert modes == {krew.PROGRAM: (0o755, 1_700_000_000, 0), "lib/a.py": (0o644, 1_700_000_000, 0)}
 
 
 def test_an_interpreter_that_is_not_here_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

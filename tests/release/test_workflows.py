@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from serving.install.bundle import load_overlay
 from serving.types.settings.settings import Settings
-from tests.manifests.chart.values import make_values, nested
+from tests.manifests.chart.generate import CHART
 from tests.release.build import ROOT
 from tests.release.environments import PYTHONS
 from tests.support.tools import tool
@@ -102,7 +101,7 @@ def test_images_are_pushed_under_the_names_that_manifests_and_settings_have() ->
     found = workflow("release.yml")
     registry = found["env"]["REGISTRY"]
     pushed = {f"{registry}/{one['image']}" for one in found["jobs"]["images"]["strategy"]["matrix"]["include"]}
-    values = nested(make_values(load_overlay("production")))
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
 
     assert pushed == {values["image"]["repository"], Settings().server.image.rpartition(":")[0]}
     [build] = [step for step in found["jobs"]["images"]["steps"] if step.get("id") == "build"]

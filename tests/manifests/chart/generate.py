@@ -10,9 +10,9 @@ from typing import Any, Final
 import yaml
 
 from clusters.base.distribution import VERSION
-from clusters.base.objects import Object
+from clusters.base.objects import Object, labels_of
 from serving.cli.doctor.cluster import MIN_MINOR_VERSION
-from serving.install.bundle import load_overlay
+from serving.install.bundle import LABEL, PART_OF, load_overlay
 from tests.manifests.chart.documents import make_notes, make_readme, make_values_file
 from tests.manifests.chart.templates import Sources, make_templates
 from tests.manifests.chart.values import make_schema, make_values
@@ -33,6 +33,10 @@ def read_sources() -> Sources:
         knative_eventing=_read("eventing", "addressable.yaml", "jobs.yaml"),
         config_readers=_read("config-readers", "binding.yaml"),
         monitoring=_read("monitoring", "pod-monitors.yaml", "prometheus-rule.yaml"),
+        dashboard=[
+            {**obj, "metadata": {**obj["metadata"], "labels": {**labels_of(obj), LABEL: PART_OF}}}
+            for obj in _read("dashboard", "rbac.yaml", "network-policies.yaml", "deployment.yaml")
+        ],
         model_namespace=_read("model-namespace", "network-policies.yaml"),
         finalizer_rules={
             patch["target"]["name"]: [change["value"] for change in yaml.safe_load(patch["patch"])]
@@ -44,7 +48,7 @@ def read_sources() -> Sources:
 def make_chart() -> dict[Path, str]:
     """Return the text of each file of the chart."""
     sources = read_sources()
-    values = make_values(sources.installation)
+    values = make_values([*sources.installation, *sources.dashboard])
     head = HEAD.format(SOURCE)
     comment = f"{{{{- /* {head.removeprefix('# ').strip()} */ -}}}}\n"
     dashboards = (COMPONENTS / "monitoring" / "dashboards").glob("*.json")

@@ -29,7 +29,7 @@ class Insertions:
 
     def at(self, *path: str | int) -> Any:
         """Return the value at a path of the object. Raises KeyError, IndexError."""
-        found = self.object
+        found: Any = self.object
         for step in path:
             found = found[step]
         return found

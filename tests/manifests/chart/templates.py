@@ -17,6 +17,7 @@ from tests.manifests.chart.values import COMPONENTS, OPTIONAL
 POLICIES: Final = {"events": "eventing", "events-to-issuers": "eventing",
                    "requests-to-router": "router", "router-to-ingress": "router"}  # fmt: skip
 """NetworkPolicies of components that can be left out."""
+DASHBOARD_HOSTS: Final = "KNODEL_DASHBOARD_HOSTS"
 KEEP: Final = "helm.sh/resource-policy"
 NAMESPACE: Final = "$namespace"
 _POD: Final = ("spec", "template", "spec")
@@ -31,6 +32,7 @@ class Sources:
     knative_eventing: Sequence[Object]
     config_readers: Sequence[Object]
     monitoring: Sequence[Object]
+    dashboard: Sequence[Object]
     model_namespace: Sequence[Object]
     finalizer_rules: dict[str, list[Object]]
     """Rules that `ownerEnforcement` adds to a ClusterRole, by its name."""
@@ -46,9 +48,10 @@ def make_templates(sources: Sources) -> dict[str, str]:
         "knative-eventing.yaml": ("Values.knativeEventing.enabled", sources.knative_eventing),
         "config-readers.yaml": ("Values.configReaders.enabled", sources.config_readers),
         "monitoring.yaml": ("Values.monitoring.enabled", sources.monitoring),
+        "dashboard.yaml": ("Values.dashboard.enabled", sources.dashboard),
     }
     for file, (flag, objects) in extras.items():
-        documents = [Insertions(one).text() for one in objects]
+        documents = [_text(one, sources) for one in objects]
         files[file] = [conditional(f".{flag}", [*documents, *([DASHBOARDS] if file == "monitoring.yaml" else [])])]
     files["model-namespaces.yaml"] = [_for_each_namespace(sources.model_namespace)]
     files["pool-key.yaml"] = [POOL_KEY]
@@ -95,7 +98,11 @@ def _text(obj: Object, sources: Sources) -> str:
 
 def _deployment(made: Insertions, _: Sources) -> None:
     component = name_of(made.object).removeprefix("knodel-")
-    made.scalar(("spec", "replicas"), f".Values.{component}.replicas")
+    if component in COMPONENTS:
+        made.scalar(("spec", "replicas"), f".Values.{component}.replicas")
+    for index, variable in enumerate(made.at(*_CONTAINER, "env")):
+        if variable["name"] == DASHBOARD_HOSTS:
+            made.scalar((*_CONTAINER, "env", index, "value"), ".Values.dashboard.hosts | quote")
     made.scalar((*_CONTAINER, "image"), 'include "knodel.image" .')
     made.optional(_CONTAINER, "imagePullPolicy", ".Values.image.pullPolicy")
     made.block((*_CONTAINER, "resources"), f".Values.{component}.resources")

@@ -11,13 +11,13 @@ import yaml
 
 from clusters.base.distribution import VERSION
 from clusters.base.objects import Object
-from serving.install.bundle import load_overlay
 from serving.types.settings.settings import Settings, settings_to_dict
-from tests.manifests.chart.generate import CHART, make_chart
+from tests.manifests.chart.generate import CHART, make_chart, read_sources
 from tests.manifests.chart.insertions import Insertions, conditional
 from tests.manifests.chart.values import make_schema, make_values, nested
 
-VALUES = make_values(load_overlay("production"))
+SOURCES = read_sources()
+VALUES = make_values([*SOURCES.installation, *SOURCES.dashboard])
 SCHEMA = make_schema(VALUES)
 OBJECT: Object = {"spec": {"replicas": 2, "args": ["--a"], "resources": {"cpu": 1}, "note": "{{ .x }}"}}
 

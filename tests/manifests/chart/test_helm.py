@@ -15,6 +15,7 @@ from yaml import CSafeLoader
 
 from clusters.base.objects import Key, Object, key_of, name_of, namespace_of
 from serving.install.bundle import load_overlay
+from tests.cluster.test_helm import values_of_the_testbed
 from tests.manifests.chart.generate import CHART, read_sources
 from tests.manifests.chart.templates import KEEP
 from tests.support.tools import tool
@@ -76,6 +77,17 @@ def test_the_chart_renders_the_objects_of_kustomize(helm: Path) -> None:
     found = {identity: without_keep(obj) for identity, obj in template(helm, *WHOLE).items()}
 
     assert found == by_identity(load_overlay("production"))
+
+
+def test_the_values_of_the_tests_on_a_cluster_render_the_overlay_of_the_testbed(helm: Path) -> None:
+    values = tuple(f"{name}={json.dumps(value)}" for name, value in values_of_the_testbed().items())
+    found = {identity: without_keep(obj) for identity, obj in template(helm, *WHOLE, *values).items()}
+    wanted = by_identity(load_overlay("testbed"))
+    config: Identity = ("ConfigMap", Key(NAMESPACE, "knodel-config"))
+    settings = [yaml.safe_load(objects.pop(config)["data"]["config.yaml"]) for objects in (found, wanted)]
+
+    assert found == wanted
+    assert settings[0] == settings[1]  # Helm writes the same YAML in another way
 
 
 def test_by_default_helm_makes_the_namespace_and_the_chart_the_key_of_pools(helm: Path) -> None:
@@ -193,6 +205,18 @@ def test_components_are_added_by_flags(helm: Path) -> None:
     for name, rules in sources.finalizer_rules.items():
         role: Identity = ("ClusterRole", Key("", name))
         assert objects[role]["rules"] == [*plain[role]["rules"], *rules]
+
+
+def test_the_dashboard_is_added_with_the_image_and_the_hosts_of_the_values(helm: Path) -> None:
+    plain, wanted = template(helm), by_identity(read_sources().dashboard)
+    objects = template(helm, 'dashboard={"enabled": true, "hosts": "models.lan"}', 'image.tag="9"')
+
+    assert objects.keys() - plain.keys() == wanted.keys()
+    [container] = deployment(objects, "dashboard")["template"]["spec"]["containers"]
+    assert container["image"] == "knodel.dev/controller:9"
+    assert {"name": "KNODEL_DASHBOARD_HOSTS", "value": "models.lan"} in container["env"]
+    others = {identity for identity in wanted if identity[0] != "Deployment"}
+    assert {identity: objects[identity] for identity in others} == {identity: wanted[identity] for identity in others}
 
 
 def test_namespaces_of_models_get_network_policies(helm: Path) -> None:

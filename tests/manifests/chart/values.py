@@ -51,7 +51,7 @@ class Value:
 
 
 def make_values(objects: Sequence[Object]) -> list[Value]:
-    """Return all values. Replicas and resources of the components are those of the objects."""
+    """Return all values. Replicas and resources are those of the objects: of the overlay, and of the dashboard."""
     return [
         Value("image.repository", "knodel.dev/controller", "Image of the four Deployments, without a tag.", _TEXT),
         Value("image.tag", "", "Tag of the image; by default the version of the chart.", _TEXT),
@@ -79,6 +79,10 @@ def make_values(objects: Sequence[Object]) -> list[Value]:
         Value("tolerations", [], "Tolerations of all Pods.", {"type": "array", "items": {"type": "object"}}),
         Value("priorityClassName", "", "PriorityClass of all Pods.", _TEXT),
         *(value for name in COMPONENTS for value in _component_values(name, objects)),
+        Value("dashboard.enabled", False, "Install the dashboard, with one replica (docs/dashboard.md).", _FLAG),
+        Value("dashboard.hosts", "", "Names of an ingress or proxy in front of it, with commas.", _TEXT),
+        Value("dashboard.resources", _resources("dashboard", objects), "Requests and limits of its container.",
+              _RESOURCES),
         Value("podDisruptionBudgets.enabled", True, "Keep one replica of each component during node drains.", _FLAG),
         Value("networkPolicies.enabled", True, "Deny all connections of the namespace that no policy names.", _FLAG),
         Value("priorityClasses.enabled", True, "PriorityClasses for models and training that share GPUs.", _FLAG),
@@ -128,16 +132,25 @@ def _mapping() -> Schema:
 
 
 def _component_values(name: str, objects: Sequence[Object]) -> list[Value]:
-    [deployment] = [one for one in objects if one["kind"] == DEPLOYMENT.kind and name_of(one) == f"knodel-{name}"]
-    spec = deployment["spec"]
-    resources = spec["template"]["spec"]["containers"][0]["resources"]
     enabled = [Value(f"{name}.enabled", True, f"Install the component. {_ABOUT[name]}", _FLAG)]
     return [
         *(enabled if name in OPTIONAL else []),
-        Value(f"{name}.replicas", spec["replicas"], f"Number of replicas. {_ABOUT[name]}",
+        Value(f"{name}.replicas", _spec(name, objects)["replicas"], f"Number of replicas. {_ABOUT[name]}",
               {"type": "integer", "minimum": 1, "maximum": 50}),
-        Value(f"{name}.resources", resources, "Requests and limits of its container.", _RESOURCES),
+        Value(f"{name}.resources", _resources(name, objects), "Requests and limits of its container.", _RESOURCES),
     ]  # fmt: skip
+
+
+def _spec(name: str, objects: Sequence[Object]) -> Object:
+    """Return the spec of a component's Deployment."""
+    [deployment] = [one for one in objects if one["kind"] == DEPLOYMENT.kind and name_of(one) == f"knodel-{name}"]
+    spec: Object = deployment["spec"]
+    return spec
+
+
+def _resources(name: str, objects: Sequence[Object]) -> Object:
+    found: Object = _spec(name, objects)["template"]["spec"]["containers"][0]["resources"]
+    return found
 
 
 def _settings_schema() -> Schema:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -88,7 +89,7 @@ def test_a_platform_of_another_version_is_a_warning(knodel: Knodel, state: Path)
     assert len(found["warnings"]) == 1
 
 
-def cluster(image: str, minor: str = "35", denied: str = "") -> object:
+def cluster(image: str, minor: str = "35", denied: str = "") -> Callable[[Seen], Reply]:
     """Return the script of a cluster whose controllers have this image."""
 
     def answer(seen: Seen) -> Reply:
