@@ -17,11 +17,11 @@ GATEWAY, EVENTS = "8080", "8081"
 WITHIN = 300.0  # s for one command
 
 
-def type_page(page: Path, folder: Path, *more_ports: str, within: float = WITHIN) -> None:
+def type_page(page: Path, folder: Path, *more_ports: str) -> None:
     """Write the files of the page into the folder, and run its commands there in order. Stop the platform at the end.
 
-    The ports of the platform, and `more_ports` of the page, are replaced by free ones. Each command may take `within`
-    seconds. Raises AssertionError for a command that fails, or prints other than the page shows.
+    The ports of the platform, and `more_ports` of the page, are replaced by free ones. Raises AssertionError for a
+    command that fails, or prints other than the page shows.
     """
     named = (GATEWAY, EVENTS, *more_ports)
     *found, tls = map(str, free_ports(len(named) + 1))
@@ -38,7 +38,7 @@ def type_page(page: Path, folder: Path, *more_ports: str, within: float = WITHIN
     try:
         with Shell(folder, environment) as shell:
             for step in (step for session in sessions(text) for step in session.steps):
-                printed = shell.run(step.command, within)
+                printed = shell.run(step.command, WITHIN)
                 assert not step.expected.strip() or step.agrees(printed), f"{step.command}\n{printed}"
     finally:
         subprocess.run(["knodel", "down", "--force"], env=environment, capture_output=True, check=False)
