@@ -26,11 +26,11 @@ EXECUTED = {
     "docs/from-mlflow.md": "tests/long/test_mlflow.py",
     "docs/costs.md": "tests/serving/cost/test_guide.py",
     "docs/uploads.md": "tests/serving/cli/test_deploy_uploads.py",
-    "docs/ray.md": "tests/long/test_tutorials.py",
     "docs/tutorials/kubernetes.md": "tests/cluster/test_tutorial.py",
 }
 """The test that types the commands of a page. Those of other tutorials are in `tests/long/test_tutorials.py`."""
 NOT_EXECUTED = {
+    "docs/ray.md": "tests/long/test_ray.py has the same application and answer, docs/tutorials/ray.md a whole session",
     "docs/gpus.md": "needs a cluster with GPUs; tests/cluster/test_gpus.py has the same table",
     "docs/rollouts.md": "a list of verbs, each in tests/serving/cli/test_rollout.py",
 }
