@@ -51,6 +51,7 @@ async def run_command(words: Sequence[str], state: Path) -> Any:
     finally:
         if process.returncode is None:
             process.kill()
+            await process.wait()
     try:
         return json.loads(output)
     except ValueError as error:

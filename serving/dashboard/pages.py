@@ -268,4 +268,4 @@ def _pool(pool: Object) -> dict[str, Any]:
 
 def joined(parts: Parts, container: str) -> Markup:
     """Return the HTML of all elements of a list."""
-    return Markup("\n").join(Markup(parts.html[one]) for one in parts.lists[container])  # noqa: S704 - from templates
+    return Markup("\n").join(Markup(parts.html[one]) for one in parts.lists[container])  # noqa: S704  # nosec B704 - from templates

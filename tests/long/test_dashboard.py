@@ -5,6 +5,8 @@ It needs Debian's package `chromium`. `.ci/run` installs it. Screenshots are in 
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import http.server
 import json
 import shutil
@@ -20,6 +22,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests.platform.machine import Machine, machine
+from tests.scenarios.world import infer_body
 
 PROGRAM: Final = shutil.which("chromium")
 pytestmark = [pytest.mark.skipif(PROGRAM is None, reason="needs Chromium: apt-get install chromium"),
@@ -73,8 +76,13 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
 
 
 def _keep_asking(platform: Machine, ending: threading.Event) -> None:
+    """Send some requests a second through the gateway; a command for each would keep the machine busy."""
+    path, body = "/namespaces/default/models/iris/v2/models/iris/infer", json.dumps(infer_body(1.0))
     while not ending.wait(0.3):
-        platform.complete("predict", "iris", "--example")
+        connection = http.client.HTTPConnection("127.0.0.1", platform.port, timeout=30)
+        with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException):
+            connection.request("POST", path, body, {"Content-Type": "application/json"})
+            connection.getresponse().read()
 
 
 @pytest.fixture(scope="module")

@@ -84,20 +84,35 @@ function arrange(container, ids, loose) {
   if (empty) empty.hidden = ids.length > 0;
 }
 
+let source = null;
+
 function connect() {
   const address = main.dataset.live;
   const label = document.getElementById("connection");
-  if (!address || !window.EventSource) return;
-  const source = new EventSource(address);
+  if (!address || !window.EventSource || source !== null) return;
   const show = (text, kind) => { label.textContent = text; label.className = "connection " + kind; };
+  source = new EventSource(address);
   source.addEventListener("open", () => show("live", "on"));
   source.addEventListener("error", () => show("not connected", "off"));
   source.addEventListener("parts", receiveParts);
   source.addEventListener("tick", drawCharts);
-  source.addEventListener("end", () => { source.close(); show("logged out", "off"); location.reload(); });
-  window.addEventListener("pagehide", () => source.close());
-  window.addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
+  source.addEventListener("end", () => { disconnect(); location.reload(); });
 }
+
+function disconnect() {
+  if (source !== null) source.close();
+  source = null;
+}
+
+// A page that nobody sees costs nothing. Browsers also allow only six connections to one address.
+let hiding = 0;
+document.addEventListener("visibilitychange", () => {
+  clearTimeout(hiding);
+  if (document.hidden) hiding = setTimeout(disconnect, 5000);
+  else connect();
+});
+window.addEventListener("pagehide", disconnect);
+window.addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
 
 // The filter of the list
 
