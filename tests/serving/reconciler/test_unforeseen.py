@@ -20,6 +20,8 @@ from tests.support.wait import eventually
 class Faulty:
     """Flags of Knative whose reading fails by something that nobody foresaw, until it is mended."""
 
+    parts_of_gpus = False
+
     def __init__(self) -> None:
         self.error: Exception | None = KeyError("a field that\nnobody thought of" * 100)
 
