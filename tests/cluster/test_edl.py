@@ -39,7 +39,8 @@ pytestmark = [
     pytest.mark.skipif(not kwok.is_built(), reason="needs `python -m tests.testbed build --kwok`"),
 ]
 
-CPU = "knodel.test/cpu"
+CPU = "edl.knodel.test/gpu"
+"""Its name is that of GPUs, so that they are shared."""
 PRIORITY_CLASS = Kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", namespaced=False)
 FIXED = "knodel-test-fixed"
 """PriorityClass of a job's servers and master: above trainers, and they evict nobody."""

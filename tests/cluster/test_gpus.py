@@ -27,7 +27,7 @@ from tests.support.artifacts import ArtifactServer
 from tests.support.kubernetes import KubeTarget
 
 GPUS = 4
-NAMES = {"status": "knodel.test/gpu", "dra": "knodel.test/dra-gpu"}
+NAMES = {"status": "knodel.test/gpu", "dra": "dra.knodel.test/gpu"}
 
 
 WITH_DRA = pytest.mark.skipif(not dra.is_built(), reason="needs `python -m tests.testbed build --dra`")

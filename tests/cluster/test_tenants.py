@@ -25,7 +25,7 @@ from tests.support.wait import eventually
 
 pytestmark = pytest.mark.skipif(not kwok.is_built(), reason="needs `python -m tests.testbed build --kwok`")
 
-GPU = "knodel.test/tenant-gpu"
+GPU = "tenants.knodel.test/gpu"
 NODES = (8, 8)
 TOTAL = sum(NODES)
 GUARANTEE = 4

@@ -36,7 +36,7 @@ from tests.support.wait import eventually
 from tests.testbed.volcano import QUEUE
 
 QUEUES = Kind("scheduling.volcano.sh", "v1beta1", "Queue", "queues", namespaced=False)
-GPU = "knodel.test/volcano-gpu"
+GPU = "volcano.knodel.test/gpu"
 GPUS = 16
 ROUNDS, MODELS = 5, 4
 """Claims: each Model starts once in a round."""
