@@ -64,6 +64,7 @@ class Host:
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
+        self._loop.close()
 
     def rename(self, name: str, version: str) -> None:
         """Change the label of a version."""
@@ -92,6 +93,7 @@ class Host:
                 await self._stop.wait()
                 server.stop()
                 await serving
+                listener.close()
 
     async def _add(self, name: str) -> None:
         made = model(name)
