@@ -70,7 +70,11 @@ class Snapshot:
         )
 
     def places(self, holders: Container[Holder]) -> Iterator[Place]:
-        """Yield the units that these holders may have, with those that they have."""
+        """Yield the units that these holders may have, with those that they have.
+
+        Units that they hold are theirs, whoever else seems to hold them: a claim of a device may outlive its Pod by
+        seconds.
+        """
         theirs = {key_of(pod) for holder, pods in self.pods.items() if holder in holders for pod in pods}
         for node in self.inventory.nodes:
             for resource, units in node.allocatable.items():
@@ -78,10 +82,11 @@ class Snapshot:
                     continue
                 foreign = [pod for pod in node.pods if pod.key not in theirs]
                 others = math.ceil(sum(pod.amounts.get(resource, 0) for pod in foreign) + parts_of(foreign, resource))
+                own = sum(pod.amounts.get(resource, 0) for pod in node.pods if pod.key in theirs)
                 yield Place(
                     node.name,
                     resource,
-                    max(0, units - others),
+                    max(units - others, min(own, units)),
                     node.types.get(resource, ""),
                     node.state == "Ready",
                     node.labels,

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
+from autoscaler.metrics.signals import Signals
 from clusters.base.errors import KnodelError
 from clusters.base.redact import one_line, redact
 
@@ -39,18 +40,6 @@ class Tokens(NamedTuple):
 
     prompt: float
     completion: float
-
-
-class Signals(NamedTuple):
-    """What a replica does with its GPUs, each from 0 to 1: their utilization, their memory, and its KV cache."""
-
-    gpu: float | None = None
-    memory: float | None = None
-    kv_cache: float | None = None
-
-    def to_json(self) -> dict[str, float | None]:
-        """Return the signals by name."""
-        return {"gpu": self.gpu, "memory": self.memory, "kvCache": self.kv_cache}
 
 
 class AdapterReport(NamedTuple):

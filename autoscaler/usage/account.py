@@ -15,7 +15,8 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from autoscaler.gpu.units import part_of_gpu
-from autoscaler.metrics.stat import Sample, Signals
+from autoscaler.metrics.signals import Signals
+from autoscaler.metrics.stat import Sample
 from autoscaler.usage.meter import BESIDE_ANNOTATION, HOUR, KEPT_HOURS, NOTHING, Replica, Spent, Usage, hours_between
 from autoscaler.usage.signals import mean_signals
 from autoscaler.usage.tokens import TokenReadings

@@ -10,10 +10,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from autoscaler.metrics.stat import Sample, Signals
+from autoscaler.metrics.signals import Signals
 from clusters.base.objects import Object, annotations_of, parse_timestamp, timestamp
+
+if TYPE_CHECKING:  # its module needs a compiled package, which the command on other machines lacks
+    from autoscaler.metrics.stat import Sample
 
 SIGNALS_ANNOTATION: Final = "autoscaling.knodel.dev/signals"
 VALID_FOR: Final = timedelta(minutes=5)

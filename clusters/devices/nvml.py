@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
+from clusters.devices.driver import DRIVER_FILE
 from clusters.devices.machine import Device, DevicesError, Machine
 from clusters.devices.topology import NODE, NVLINK, PHB, PIX, PXB, SAME_BOARD, SYS
 from clusters.devices.xid import XidEvents
 
 NO_DRIVER: Final = "this machine has no NVIDIA GPUs, or their driver is not loaded: `nvidia-smi` shows its state"
-DRIVER_FILE: Final = Path("/proc/driver/nvidia/version")
-"""It exists while the driver is loaded."""
 
 
 class NoDriverError(DevicesError):

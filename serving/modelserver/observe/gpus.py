@@ -10,12 +10,14 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from clusters.devices.machine import DevicesError
-from clusters.devices.nvml import DRIVER_FILE, GpuUse, load_nvml, read_uses
+from clusters.devices.driver import DRIVER_FILE
 from clusters.net.exposition import Family
 from serving.modelserver.base.stats import Stats
+
+if TYPE_CHECKING:  # most servers have no GPU, and start sooner without these modules
+    from clusters.devices.nvml import GpuUse
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +25,7 @@ PERIOD: Final = 5.0
 """Seconds between two readings. NVML averages the utilization over at most one second before each."""
 VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
 
-Read = Callable[[], Sequence[GpuUse]]
+Read = Callable[[], "Sequence[GpuUse]"]
 
 
 def may_have_gpus(environ: Mapping[str, str]) -> bool:
@@ -33,6 +35,9 @@ def may_have_gpus(environ: Mapping[str, str]) -> bool:
 
 async def sample_gpus(stats: Stats, environ: Mapping[str, str]) -> None:
     """Record readings in `stats` until cancelled; return at once without the package `nvidia-ml-py`."""
+    from clusters.devices.machine import DevicesError
+    from clusters.devices.nvml import load_nvml, read_uses
+
     try:
         nvml = await asyncio.to_thread(load_nvml)
     except (ModuleNotFoundError, DevicesError):
@@ -45,6 +50,8 @@ async def sample_gpus(stats: Stats, environ: Mapping[str, str]) -> None:
 
 async def record_reading(stats: Stats, read: Read) -> None:
     """Record one reading. A GPU that cannot be read has none; the platform notices those that are lost."""
+    from clusters.devices.machine import DevicesError
+
     try:
         stats.gpus = tuple(await asyncio.to_thread(read))
     except DevicesError as error:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from autoscaler.config import AutoscalerSettings, Records
-from autoscaler.metrics.stat import Sample, Signals, Tokens
+from autoscaler.metrics.signals import Signals
+from autoscaler.metrics.stat import Sample, Tokens
 from autoscaler.types import Policy
 from autoscaler.usage.ledger import UsageLedger
 from autoscaler.usage.meter import CANARY_ANNOTATION, Spent, read_usage

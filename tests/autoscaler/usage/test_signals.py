@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from autoscaler.metrics.stat import Sample, Signals
+from autoscaler.metrics.signals import Signals
+from autoscaler.metrics.stat import Sample
 from autoscaler.usage.signals import SIGNALS_ANNOTATION, VALID_FOR, mean_signals, read_signals, to_annotation
 from clusters.base.objects import Object
 

@@ -58,7 +58,7 @@ ADVICE = {
     "knodel events sources": "knodel events sources",
     "knodel events sources -A": "knodel events sources -A",
     "knodel explain {}": "knodel explain iris",
-    "knodel explain {} -n {}": "knodel explain iris -n team",
+    "knodel explain {} -n {}": "knodel explain iris -n default",
     "knodel gpus -A --kube-context NAME": "knodel gpus -A --kube-context prod",
     "knodel get NAME": "knodel get iris",
     "knodel get {}": "knodel get iris",

@@ -16,6 +16,7 @@ import pytest
 from autoscaler.gpu.owners import Owner
 from clusters.base.objects import ANNOTATION_PROCESS, POD, Object
 from clusters.devices import nvml as nvml_reader
+from clusters.devices.driver import DRIVER_FILE
 from clusters.devices.machine import DevicesError
 from serving.cli.gpus import machine
 from tests.autoscaler.gpu.objects import GPU, H100, claim, device_class, node, pod, resource_slice
@@ -272,7 +273,7 @@ def test_without_a_platform_the_holders_are_processes(gpus: Nvml, knodel: Knodel
     assert "process 99 0 bytes" in done.out
 
 
-@pytest.mark.skipif(nvml_reader.DRIVER_FILE.exists(), reason="this machine has a driver of NVIDIA")
+@pytest.mark.skipif(DRIVER_FILE.exists(), reason="this machine has a driver of NVIDIA")
 def test_a_machine_without_a_driver_has_no_gpus(knodel: Knodel) -> None:
     done = knodel("gpus")
     assert (done.code, done.err) == (0, "")

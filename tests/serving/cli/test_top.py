@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from autoscaler.config import DecisionSettings
-from autoscaler.metrics.stat import Signals
+from autoscaler.metrics.signals import Signals
 from autoscaler.scaling.replay import INPUTS_ANNOTATION, inputs_of
 from autoscaler.scaling.table import DeciderState, Observations, Specs
 from autoscaler.usage.meter import USAGE_ANNOTATION, Spent, Usage

@@ -9,7 +9,8 @@ import pynvml
 import pytest
 from msgspec.json import encode as dumps
 
-from autoscaler.metrics.stat import Signals, parse_stats
+from autoscaler.metrics.signals import Signals
+from autoscaler.metrics.stat import parse_stats
 from clusters.devices import nvml
 from serving.modelserver.base.stats import Stats
 from serving.modelserver.observe import gpus

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import click
 
-from autoscaler.metrics.stat import Signals
+from autoscaler.metrics.signals import Signals
 from autoscaler.usage.signals import read_signals
 from clusters.base.objects import MODEL, POD_AUTOSCALER, Object, condition_of, name_of
 from serving.cli.base.output import Output

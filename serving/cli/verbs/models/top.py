@@ -8,7 +8,7 @@ from typing import NamedTuple, get_args
 
 import click
 
-from autoscaler.metrics.stat import Signals
+from autoscaler.metrics.signals import Signals
 from autoscaler.usage.signals import mean_of, read_signals
 from clusters.base.objects import POD_AUTOSCALER, WARM_POOL, Object, labels_of, namespace_of
 from serving.cli.base.output import Output
