@@ -113,8 +113,8 @@ testbed-down: setup ## End it and remove all that it made but its builds
 # phase `schedulers` Volcano and KWOK.
 test-cluster: setup ## Run contract, scenarios and cluster tests on real Kubernetes with Knative
 ifndef KUBECONFIG
-	$(BIN)/python -m tests.testbed up --knodel --eventing --dra $(if $(or $(filter ray,$(PHASES)),$(if $(PHASES),,all)),--ray) \
-		$(if $(or $(filter schedulers,$(PHASES)),$(if $(PHASES),,all)),--volcano --kwok)
+	$(BIN)/python -m tests.testbed up --knodel --eventing $(if $(or $(filter ray,$(PHASES)),$(if $(PHASES),,all)),--ray) \
+		$(if $(or $(filter schedulers,$(PHASES)),$(if $(PHASES),,all)),--volcano --kwok --dra)
 endif
 	$(BIN)/python -m tests.cluster $(if $(AGAIN),--again) $(if $(PHASES),--phases $(PHASES))
 

@@ -71,7 +71,12 @@ class Sessions:
         expires = self._links.pop(link, 0.0)
         return self.start(user) if self._clock.monotonic() < expires else None
 
-    def start(self, user: str, token: str = "", namespaces: frozenset[str] | None = None) -> Session:
+    def start(
+        self,
+        user: str,
+        token: str = "",  # nosec B107 - without a token
+        namespaces: frozenset[str] | None = None,
+    ) -> Session:
         """Start a session."""
         expires = self._clock.monotonic() + self._seconds
         made = Session(
