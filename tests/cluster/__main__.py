@@ -1,10 +1,10 @@
 """`python -m tests.cluster [--workers N] [--phases PHASE …] [--again]`: run contract, scenarios and cluster tests.
 
-There are five phases. `shared`: most tests work in namespaces of their own, so N processes run them side by side.
+There are six phases. `shared`: most tests work in namespaces of their own, so N processes run them side by side.
 `own-replicas`: so do those that run controllers of their own, while the Leases of the installed ones are held.
 `ray`: those that start Ray, which loads the machine, run one after another. `schedulers`: so do, with the Leases held,
-those of EDL's experiment on nodes of KWOK and of Volcano. `exclusive`: so do the tests that need the cluster for
-themselves. `--again` runs what failed last time, one after another.
+those of EDL's experiment on nodes of KWOK and of Volcano. `helm`: those of the chart. `exclusive`: so do the tests that
+need the cluster for themselves. `--again` runs what failed last time, one after another.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from serving.platform.main import PROGRAM as CONTROLLER
 from tests.cluster import leases
 from tests.support.kubernetes import find_target, kubernetes_cluster
 
-PHASES = ("shared", "own-replicas", "ray", "schedulers", "exclusive")
+PHASES = ("shared", "own-replicas", "ray", "schedulers", "helm", "exclusive")
 FOLDERS = ("tests/contract", "tests/scenarios", "tests/cluster")
 PYTEST = (sys.executable, "-m", "pytest", "--cluster", "kubernetes", "--timeout", "600", "--durations", "20")
 CACHE = ("-o", "cache_dir=.pytest_cache/cluster")
@@ -55,9 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.again:
         return run(*AGAIN)
     workers = ("--numprocesses", str(given.workers))
-    shared = own = ray = schedulers = exclusive = 0
+    shared = own = ray = schedulers = helm = exclusive = 0
     if "shared" in given.phases:
-        side_by_side = "not exclusive and not own_replicas and not ray and not schedulers"
+        side_by_side = "not exclusive and not own_replicas and not ray and not schedulers and not helm"
         shared = run("-m", side_by_side, *workers, "--dist", "loadfile", "--no-loadscope-reorder")
     if "own-replicas" in given.phases:
         own = asyncio.run(run_with_leases_held("-m", "own_replicas", *workers, "--dist", "worksteal"))
@@ -65,9 +65,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ray = run("-m", "ray")
     if "schedulers" in given.phases:
         schedulers = asyncio.run(run_with_leases_held("-m", "schedulers"))
+    if "helm" in given.phases:
+        helm = run("-m", "helm")
     if "exclusive" in given.phases:
         exclusive = run("-m", "exclusive")
-    return shared or own or ray or schedulers or exclusive
+    return shared or own or ray or schedulers or helm or exclusive
 
 
 if __name__ == "__main__":

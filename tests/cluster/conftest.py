@@ -57,7 +57,6 @@ EXCLUSIVE = frozenset(
     {
         "test_kills.py",  # these kill, replace or reconfigure components that others use
         "test_conformance.py",
-        "test_helm.py",  # it replaces the installation
         "test_readme.py",
         "test_training_jobs.py",
         "test_rapid_reset.py",  # these load the machine, or measure it
@@ -70,6 +69,8 @@ EXCLUSIVE = frozenset(
 
 SCHEDULERS = frozenset({"test_edl.py", "test_tenants.py", "test_volcano.py"})
 """Files whose tests need KWOK or Volcano, and controllers of their own while the installed ones stand by."""
+HELM = frozenset({"test_helm.py"})
+"""Files whose tests replace the installation by a release of Helm, and install Knodel again at their end."""
 RAY = frozenset({"test_ray.py", "test_ray_groups.py", "test_rayservice.py"})
 """Files whose tests start Ray; a node of Ray takes 25 s of processor time to start, and 1 GiB of memory."""
 
@@ -89,6 +90,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.ray)
         if item.path.name in SCHEDULERS:
             item.add_marker(pytest.mark.schedulers)
+        if item.path.name in HELM:
+            item.add_marker(pytest.mark.helm)
         if item.path.name in EXCLUSIVE:
             item.add_marker(pytest.mark.exclusive)
     items.sort(key=order)

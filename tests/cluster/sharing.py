@@ -14,7 +14,8 @@ from tests.scenarios.world import World
 
 END, START = 2.0, 25.0
 """s: a trainer's end, and the start of a Pod on the busy machine of the tests."""
-TRAINER = "import signal, time; signal.signal(signal.SIGTERM, lambda *_: exit(0)); time.sleep(3600)"
+TRAINER = "import signal, time; signal.signal(signal.SIGTERM, lambda *_: exit(143)); time.sleep(3600)"
+"""A worker that ends with 0 would count as the Job's success, after which no worker is created."""
 LONG = 60.0  # s, times the world's patience
 
 
