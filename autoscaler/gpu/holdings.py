@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from autoscaler.gpu.claims import Place
 from autoscaler.gpu.dra import DraObjects
-from autoscaler.gpu.inventory import Inventory, make_inventory, parts_of
+from autoscaler.gpu.inventory import CLAIM_KIND, Inventory, make_inventory, parts_of
 from autoscaler.gpu.owners import owner_of
 from autoscaler.warmpool.claims.marks import LABEL_POOL
 from clusters.base.objects import (
@@ -72,15 +72,15 @@ class Snapshot:
     def places(self, holders: Container[Holder]) -> Iterator[Place]:
         """Yield the units that these holders may have, with those that they have.
 
-        Units that they hold are theirs, whoever else seems to hold them: a claim of a device may outlive its Pod by
-        seconds.
+        A claim of a device may outlive its Pod by seconds. Until it is released nobody can have the device, but no
+        running Pod has to make room for it, so it does not count.
         """
         theirs = {key_of(pod) for holder, pods in self.pods.items() if holder in holders for pod in pods}
         for node in self.inventory.nodes:
             for resource, units in node.allocatable.items():
                 if not units:  # as if the node did not have the resource
                     continue
-                foreign = [pod for pod in node.pods if pod.key not in theirs]
+                foreign = [pod for pod in node.pods if pod.key not in theirs and pod.owner.kind != CLAIM_KIND]
                 others = math.ceil(sum(pod.amounts.get(resource, 0) for pod in foreign) + parts_of(foreign, resource))
                 own = sum(pod.amounts.get(resource, 0) for pod in node.pods if pod.key in theirs)
                 yield Place(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from autoscaler.gpu import hami
 from autoscaler.gpu.dra import Devices, DraObjects, read_devices
@@ -30,6 +30,9 @@ from clusters.base.objects import (
     uid_of,
 )
 from clusters.base.quantities import THOUSANDTHS
+
+CLAIM_KIND: Final = "ResourceClaim"
+"""Kind of the owner of devices that are allocated to no Pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +123,7 @@ def make_inventory(
         if counted or (node and part_of_gpu(pod)):
             on.setdefault(node, []).append(_gpu_pod(pod, owner_of(pod, by_uid), counted))
     for node, claim, held in devices.without_pod(by_uid):
-        owner = Owner("ResourceClaim", claim.namespace, claim.name)
+        owner = Owner(CLAIM_KIND, claim.namespace, claim.name)
         on.setdefault(node, []).append(GpuPod(claim, owner, held, recreated=False))
     found = [_gpu_node(one, devices, is_counted, on.get(name_of(one), ())) for one in sorted(nodes, key=name_of)]
     return Inventory(tuple(one for one in found if one.allocatable), _sorted(on.get("", ())), devices.remarks)

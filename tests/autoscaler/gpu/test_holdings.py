@@ -22,3 +22,5 @@ def test_a_claim_that_outlives_its_pod_takes_nothing_from_running_workers() -> N
     dra = DraObjects(slices, [device_class("device.driver == 'gpu.nvidia.com'")], claims)
     [place] = make_snapshot([node("a", 0)], [pod("own", "a", 4)], dra).places({JOB})
     assert place.units == 4
+    [empty] = make_snapshot([node("a", 0)], [], dra).places({JOB})
+    assert empty.units == 4
