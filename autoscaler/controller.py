@@ -123,7 +123,7 @@ class Autoscaler:
         self.controller = Controller("autoscaler", self._reconcile, workers=self._settings.workers)
         self._gpus = gpus
         self._limited: set[Key] = set()  # revisions whose GPUs have changed since their last decision
-        jobs = ElasticJobs(cluster, gpus, recorder, MANAGER) if gpus is not None else None
+        jobs = ElasticJobs(cluster, gpus, recorder, MANAGER, clock) if gpus is not None else None
         self.controllers = (self.controller, *self._warm.controllers, *(jobs.controllers if jobs is not None else ()))
         if gpus is not None:
             gpus.on_limits = self._on_limits

@@ -16,6 +16,7 @@ from typing import Final
 from autoscaler.gpu.elastic import ElasticJob, elastic_fault, read_job
 from autoscaler.gpu.sharing import GpuSharing, JobKey
 from clusters.base.api import Cluster
+from clusters.base.clock import Clock
 from clusters.base.errors import Conflict, NotFound
 from clusters.base.objects import POD, Key, Kind, Object, is_deleting, name_of, uid_of
 from clusters.runtime.controller import Controller
@@ -33,8 +34,10 @@ CHOICE: Final = 2.0
 class ElasticJobs:
     """Patches the sizes of elastic jobs, with one controller for each of their kinds."""
 
-    def __init__(self, cluster: Cluster, gpus: GpuSharing, recorder: Recorder, manager: str) -> None:
+    def __init__(self, cluster: Cluster, gpus: GpuSharing, recorder: Recorder, manager: str, clock: Clock) -> None:
         self._cluster = cluster
+        self._clock = clock
+        self._chosen_at: dict[JobKey, float] = {}
         self._gpus = gpus
         self._recorder = recorder
         self._manager = manager
@@ -55,6 +58,7 @@ class ElasticJobs:
         """Run one pass. Raises the cluster's errors."""
         obj = self._gpus.elastic[kind].get(key.name, key.namespace)
         if obj is None or is_deleting(obj):
+            self._chosen_at.pop(JobKey(kind, key), None)
             return None
         if fault := elastic_fault(kind, obj):
             await self._recorder.event(kind, obj, "Warning", INVALID, fault)
@@ -63,7 +67,11 @@ class ElasticJobs:
             return None
         if target != job.size:
             await self._resize(JobKey(kind, key), obj, job, target)
+            self._chosen_at[JobKey(kind, key)] = self._clock.monotonic() + CHOICE
             return CHOICE
+        # A change of the job calls this pass at once, before its controller has chosen.
+        if (left := self._chosen_at.get(JobKey(kind, key), 0.0) - self._clock.monotonic()) > 0:
+            return left
         for pod in self._gpus.victims(JobKey(kind, key)):
             if not is_deleting(pod):
                 log.info("%s %s gives back %s: its node is needed", kind.kind, key, name_of(pod))
