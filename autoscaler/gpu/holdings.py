@@ -72,8 +72,8 @@ class Snapshot:
     def places(self, holders: Container[Holder]) -> Iterator[Place]:
         """Yield the units that these holders may have, with those that they have.
 
-        Units that they hold are theirs. A claim of a device may outlive its Pod by seconds. Until it is released nobody
-        can have the device, but no running Pod has to make room for it, so it does not count.
+        Units that they hold are theirs. A claim of a device may outlive its Pod by seconds. Such a claim does
+        not count: the device is released soon, and running Pods need not make room for it.
         """
         theirs = {key_of(pod) for holder, pods in self.pods.items() if holder in holders for pod in pods}
         for node in self.inventory.nodes:

@@ -40,7 +40,7 @@ class GpuPod:
     """A Pod, or an allocated ResourceClaim without a Pod, that holds or awaits GPUs.
 
     `recreated`: a controller creates another Pod when this one is evicted. `needs_no_other`: it needs no other node
-    when its node is drained, as it is a DaemonSet's or being deleted. `part`: thousandths of a GPU that it
+    when its node is drained, since it belongs to a DaemonSet or is being deleted. `part`: thousandths of a GPU that it
     shares, on one machine.
     """
 

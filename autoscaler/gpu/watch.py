@@ -88,7 +88,7 @@ class GpuWatch:
                 await self._watch()
 
     async def _watch(self) -> None:
-        """Watch all other objects until nobody has needed them for a while."""
+        """Watch all other objects until they have been unused for `KEPT_FOR`."""
         for kind, trim in _TRIMS.items():
             informer = Informer(self._cluster, kind, clock=self._clock, trim=trim, optional=True)
             informer.subscribe(self._changed)

@@ -1,4 +1,4 @@
-"""What a replica does with its GPUs, as its server reports it."""
+"""Readings of the use of a replica's GPUs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Signals(NamedTuple):
-    """What a replica does with its GPUs, each from 0 to 1: their utilization, their memory, and its KV cache."""
+    """Use of a replica's GPUs, each from 0 to 1: utilization, memory, and KV cache; None if unknown."""
 
     gpu: float | None = None
     memory: float | None = None

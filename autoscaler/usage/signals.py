@@ -1,4 +1,4 @@
-"""What the replicas of a revision do with their GPUs: the means of the last readings, on the PodAutoscaler. Pure.
+"""The use of a revision's GPUs as an annotation of its PodAutoscaler: the means of the last readings. Pure.
 
     {"at":"2026-01-01T14:00:00Z","gpu":0.43,"memory":0.61,"kvCache":0.2}
 

@@ -21,7 +21,7 @@ class NoDriverError(DevicesError):
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process on a GPU; `memory` in bytes, 0 where the driver does not tell it."""
+    """A process on a GPU; `memory` in bytes, 0 if unknown."""
 
     pid: int
     memory: int
@@ -29,7 +29,7 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """The state of a GPU of this machine: memory in bytes, `utilization` from 0 to 1 where the driver tells it."""
+    """The state of a GPU of this machine: memory in bytes, `utilization` from 0 to 1 if known."""
 
     index: int
     name: str

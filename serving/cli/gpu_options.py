@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
+from serving.cli.base.options import Command, option_group
 from serving.client.models.gpu_fields import gpu_fields
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def gpu_options(owner: str) -> Callable[[Command], Command]:
@@ -23,13 +22,7 @@ def gpu_options(owner: str) -> Callable[[Command], Command]:
         click.option("--gpu-type", "gpu_types", multiple=True, metavar="TYPE",
                      help="Type of GPU that will do, the best first, as nodes are labelled; may be repeated."),
     )  # fmt: skip
-
-    def decorate(command: Command) -> Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorate
+    return option_group(options)
 
 
 def take_gpu_fields(named: dict[str, Any]) -> dict[str, Any] | None:

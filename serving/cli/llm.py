@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
+from serving.cli.base.options import Command, option_group
 from serving.client.errors import UsageError
 from serving.engines.base.llm_arguments import BadLlmOptions, parse_adapter, parse_engine_args
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def llm_options(embeddings: str) -> Callable[[Command], Command]:
@@ -25,13 +24,7 @@ def llm_options(embeddings: str) -> Callable[[Command], Command]:
         click.option("--engine-arg", "engine_args", multiple=True, metavar="NAME=VALUE",
                      help="Language models: a further option of the engine; may be repeated."),
     )  # fmt: skip
-
-    def decorate(command: Command) -> Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorate
+    return option_group(options)
 
 
 def take_llm_fields(named: dict[str, Any]) -> dict[str, Any] | None:

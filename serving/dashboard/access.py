@@ -1,4 +1,4 @@
-"""Who may use the dashboard, and with which rights its actions are done."""
+"""Access to the dashboard: check users, and give their actions their rights."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Access(Protocol):
 
     @property
     def takes_token(self) -> bool:
-        """Whether people log in with a bearer token, instead of a one-time link."""
+        """Whether users log in with a bearer token instead of a one-time link."""
         ...
 
     @property

@@ -46,7 +46,7 @@ class LoginNeeded(KnodelError):
 
 
 class Dashboard:
-    """The application. `hosts` are the names of its address, `access` says who may log in and with which rights."""
+    """The application. `hosts` are the names of its address, `access` checks users and gives their rights."""
 
     def __init__(
         self, objects: Objects, sampler: Sampler, sessions: Sessions, access: Access, tools: Tools, clock: Clock,

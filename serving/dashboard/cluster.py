@@ -1,4 +1,4 @@
-"""The dashboard on Kubernetes: people log in with a bearer token, and everything is done with it.
+"""The dashboard on Kubernetes: users log in with a bearer token, which all requests use.
 
 So the cluster's own authentication and RBAC decide. The dashboard's service account only reads.
 """

@@ -1,4 +1,4 @@
-"""What every request to the dashboard must satisfy, and the headers of every response. Pure.
+"""Checks of requests to the dashboard, and the headers of its responses. Pure.
 
 Host      a name of this address, against DNS rebinding
 Origin    of a change: the dashboard itself, against forms on other pages

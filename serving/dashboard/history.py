@@ -43,7 +43,7 @@ class SeriesName(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What a model did in the last interval; rates by second, times in seconds, NaN without a request."""
+    """A reading of a model's last interval: rates by second, times in seconds, NaN without a request."""
 
     requests: float
     errors: float

@@ -1,7 +1,7 @@
 """The stream of a page: server-sent events with the parts that have changed since the last one.
 
 An event `parts` has `{"html": {id: HTML}, "lists": {container: [ids]}}`; a list is sent when its order has changed. An
-event `tick` says that there are new readings, so charts read theirs.
+event `tick` announces new readings: charts then fetch theirs.
 """
 
 from __future__ import annotations

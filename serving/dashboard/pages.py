@@ -1,4 +1,4 @@
-"""The pages that change while somebody looks: each is made of parts, and a stream sends the parts that have changed."""
+"""Live pages: each consists of parts, and a stream sends the parts that have changed."""
 
 from __future__ import annotations
 

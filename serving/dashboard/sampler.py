@@ -1,4 +1,4 @@
-"""Read the totals of all replicas into the history: once a minute, and every few seconds while somebody looks."""
+"""Read the totals of all replicas into the history: once a minute, and every few seconds while a page is open."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Sampler:
             await pages.close()
 
     async def _pause(self) -> None:
-        """Wait for the next sample: SELDOM, or OFTEN after the last one once somebody looks."""
+        """Wait for the next sample: SELDOM, or OFTEN after the last one while a page is open."""
         since = self._clock.monotonic()
         if not self._viewers:
             self._awake.clear()

@@ -45,7 +45,7 @@ class Keys:
 def keyboard(is_live: bool) -> Iterator[Keys]:
     """Yield the keys of stdin, without echo and without Enter, and restore the terminal afterwards.
 
-    There are none if the view is not `is_live`, if stdin is no terminal, or if the command runs in the background:
+    There are none if the view is not `is_live`, if stdin is not a terminal, or if the command runs in the background:
     a change of the terminal would stop it there.
     """
     if not is_live or not is_terminal(sys.stdin) or not _in_foreground(sys.stdin.fileno()):

@@ -1,4 +1,4 @@
-"""What a Pod requests of the node's GPUs, what it gets, and how that is recorded. Pure."""
+"""Assign GPUs of the node to Pods: requests, assignments, and their records. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WHOLE: Final = THOUSANDTHS
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a Pod requests: `count` GPUs, each of them or, of a single one, `share` thousandths."""
+    """The request of a Pod: `count` whole GPUs, or `share` thousandths of one."""
 
     count: int = 0
     share: int = WHOLE
