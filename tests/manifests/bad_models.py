@@ -140,7 +140,7 @@ _TEXTS = [
     *(_field("resources", {"gpuFraction": value}, "spec.resources.gpuFraction") for value in (0, 1, -0.5, "0.5", True)),
     _field("resources", {"gpuFraction": 0.5, "gpu": 1}, "spec.resources.gpuFraction", words="is instead of gpu"),
     _field("resources", {"gpuFraction": 0.5, "gpuResource": "amd.com/gpu"}, "spec.resources.gpuFraction",
-           words="omit gpuResource"),
+           words="is a part of an NVIDIA GPU"),
 ]  # fmt: skip
 
 _WORKERS = [

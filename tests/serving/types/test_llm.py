@@ -10,10 +10,8 @@ from serving.types.faults import LLM_FORMATS
 from serving.types.llm import Llm, LlmAdapter, llm_fault
 from serving.types.model import claims_of
 from serving.types.validation import validate_model
-from tests.manifests.bad_models import ADAPTER, BAD_MODELS, DIGEST, BadModel
+from tests.manifests.bad_models import ADAPTER, DIGEST
 from tests.serving.models import model, model_object
-
-BAD = [bad for bad in BAD_MODELS if bad.path.startswith("spec.llm")]
 
 
 def test_the_fields_are_read_with_sorted_engine_arguments() -> None:
@@ -27,12 +25,6 @@ def test_the_fields_are_read_with_sorted_engine_arguments() -> None:
 
 def test_a_model_without_llm_and_one_with_an_empty_one_are_equal() -> None:
     assert model().spec == model(llm={}).spec == model(llm={"engineArgs": {}}).spec
-
-
-@pytest.mark.parametrize("bad", BAD, ids=str)
-def test_a_bad_field_is_named_with_the_reason(bad: BadModel) -> None:
-    [error] = validate_model(None, bad.object)
-    assert error.path == bad.path and error.message.startswith(bad.words)
 
 
 def test_a_null_engine_argument_is_refused() -> None:

@@ -16,13 +16,18 @@ from serving.types.model import Batching, Cause
 from serving.types.reader import closest, short_repr
 from serving.types.resources import Resources
 from serving.types.validation import read_model, validate_model
+from tests.manifests.bad_models import BAD_MODELS, BadModel
 from tests.serving.models import VARIANTS, model_object
 
 DIGEST = "sha256:" + "0f" * 32
 
 
 def faults(name: str = "magika", **spec: Any) -> dict[str, str]:
-    return {error.path: error.message for error in validate_model(None, model_object(name, **spec))}
+    return faults_of(model_object(name, **spec))
+
+
+def faults_of(given: Any) -> dict[str, str]:
+    return {error.path: error.message for error in validate_model(None, given)}
 
 
 def test_the_shortest_model_has_every_default() -> None:
@@ -33,6 +38,11 @@ def test_the_shortest_model_has_every_default() -> None:
     assert (spec.scaling.target_utilization, spec.scaling.scale_to_zero_after) == (0.7, AUTO)
     assert (spec.scaling.latency_objective, spec.scaling.schedules) == (0.0, ())
     assert (spec.scaling.hold_queue, spec.visibility, spec.traffic, spec.variants) == (1000, "public", (), ())
+
+
+@pytest.mark.parametrize("bad", BAD_MODELS, ids=str)
+def test_a_bad_field_is_named_with_the_reason(bad: BadModel) -> None:
+    assert faults_of(bad.object)[bad.path].startswith(bad.words)
 
 
 def test_the_longest_model_is_taken() -> None:

@@ -5,12 +5,9 @@ from __future__ import annotations
 import pytest
 
 from serving.types.resources import Resources
-from serving.types.validation import validate_model
 from serving.types.workers import Gang, Workers, from_json, to_json
-from tests.manifests.bad_models import BAD_MODELS, BadModel
 from tests.serving.models import model
 
-BAD = [bad for bad in BAD_MODELS if bad.path.startswith("spec.workers")]
 WHOLE = Workers(3, Resources("8", "64Gi", 2, "amd.com/gpu"), "tolerate", Gang("kueue", "research"))
 
 
@@ -18,12 +15,6 @@ def test_absent_fields_have_their_defaults() -> None:
     assert model(modelFormat="vllm").spec.workers is None
     found = model(modelFormat="vllm", workers={"count": 2, "resources": {"cpu": "8"}}).spec.workers
     assert found == Workers(2, Resources("8", "1Gi"), "restart", None)
-
-
-@pytest.mark.parametrize("bad", BAD, ids=str)
-def test_a_bad_field_is_named_with_the_reason(bad: BadModel) -> None:
-    error = validate_model(None, bad.object)[0]
-    assert error.path == bad.path and error.message.startswith(bad.words)
 
 
 @pytest.mark.parametrize("workers", [Workers(1), WHOLE, Workers(2, gang=Gang("volcano"))])
