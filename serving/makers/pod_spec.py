@@ -76,12 +76,10 @@ def make_template(model: Model, variant: Variant | None, server: ServerSettings)
     labels = {LABEL_MODEL: model.name} | ({LABEL_VARIANT: variant.name} if variant else {})
     labels |= {LABEL_GROUP_ROLE: LEADER} if model.spec.workers else {}
     resources = _resources(model, variant)
-    queue = pod_queue(resources, model.namespace, server)
-    annotations = _annotations(model, resources) | queue.get("annotations", {})
-    return {
-        "metadata": {"labels": labels | queue.get("labels", {}), "annotations": annotations},
-        "spec": make_revision_spec(model, variant, server),
-    }
+    metadata: Object = {"labels": labels, "annotations": _annotations(model, resources)}
+    if resources.gpu:
+        add_queue(metadata, model.namespace, server)
+    return {"metadata": metadata, "spec": make_revision_spec(model, variant, server)}
 
 
 def make_revision_spec(model: Model, variant: Variant | None, server: ServerSettings) -> Object:
@@ -119,10 +117,10 @@ def make_member_spec(template: PoolTemplate, server: ServerSettings) -> Object:
     return _revision_spec(template, resources, arguments, _mounts(template.secret), server)
 
 
-def pod_queue(resources: Resources, namespace: str, server: ServerSettings) -> dict[str, dict[str, str]]:
-    """Return the metadata by which the scheduler of Pods with GPUs finds their queue; empty without GPUs."""
-    queue = server.gpu_queue.replace("{namespace}", namespace) if resources.gpu else ""
-    return queue_metadata(server.gpu_scheduler, queue)
+def add_queue(metadata: Object, namespace: str, server: ServerSettings) -> None:
+    """Add the queue of the scheduler of Pods with GPUs to the labels or annotations of a Pod's metadata."""
+    for part, queue in queue_metadata(server.gpu_scheduler, server.gpu_queue.replace("{namespace}", namespace)).items():
+        metadata[part] |= queue
 
 
 def server_settings(runtime: str, model_format: str, settings: Settings) -> ServerSettings:

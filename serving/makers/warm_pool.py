@@ -15,9 +15,9 @@ from serving.makers.names import digest_of
 from serving.makers.pod_spec import (
     ANNOTATION_INITIAL_SCALE,
     FULL_DUPLEX,
+    add_queue,
     make_fraction_annotation,
     make_member_spec,
-    pod_queue,
     server_settings,
 )
 from serving.types.annotations import ANNOTATION_APPLIED
@@ -51,14 +51,10 @@ def make_seed(pool: WarmPool, settings: Settings) -> Object:
     annotations = {ANNOTATION_CLASS: CLASS, ANNOTATION_INITIAL_SCALE: NO_REPLICA, **FULL_DUPLEX}
     annotations |= make_fraction_annotation(wanted.resources)
     server = server_settings(wanted.runtime, wanted.model_format or DEFAULT_FORMAT, settings)
-    queue = pod_queue(wanted.resources, pool.namespace, server)
-    template = {
-        "metadata": {
-            "labels": labels | queue.get("labels", {}),
-            "annotations": annotations | queue.get("annotations", {}),
-        },
-        "spec": make_member_spec(wanted, server),
-    }
+    template_metadata: Object = {"labels": labels, "annotations": annotations}
+    if wanted.resources.gpu:
+        add_queue(template_metadata, pool.namespace, server)
+    template = {"metadata": template_metadata, "spec": make_member_spec(wanted, server)}
     made: Object = {
         "apiVersion": CONFIGURATION.api_version,
         "kind": CONFIGURATION.kind,
