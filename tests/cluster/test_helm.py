@@ -7,28 +7,21 @@ Pod template, and without the router.
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from clusters.base.api import Cluster
 from clusters.base.distribution import VERSION
 from clusters.base.errors import NotFound
 from clusters.base.objects import DEPLOYMENT, MODEL, REVISION, SECRET, key_of, name_of
 from serving.install import pool_key
-from serving.install.bundle import load_overlay
-from serving.install.configuration import KEY, is_settings
-from serving.install.kinds import CRD, kind_of
+from serving.install.kinds import CRD
 from serving.install.waiting import not_available
 from serving.types.annotations import LABEL_MODEL
 from serving.types.settings.settings import Settings
-from tests.cluster.test_command import Shell
+from tests.cluster.helm import SYSTEM, Helm, helm_on_the_testbed
 from tests.cluster.test_kills import MORE, NAME, SMALL, answers, ready
 from tests.manifests.chart.generate import CHART, make_chart
 from tests.scenarios.world import infer_body, model
@@ -39,48 +32,11 @@ from tests.support.tools import tool
 from tests.support.wait import eventually
 
 MANAGER = "tests"
-SYSTEM = "knodel-system"
 OLD_VERSION = "0.0.1"
 COLUMN, OLD_COLUMN = "name: Ready\n", "name: Serves\n"
 """A column of the definition of Models, and its name in the release before."""
-PATIENCE = 240.0  # s for one command of Helm, which waits for the Deployments
-
-
-class Helm:
-    """Helm on the testbed, with the values of its overlay."""
-
-    def __init__(self, program: Path, target: KubeTarget, values: Path) -> None:
-        self._program = program
-        self._target = target
-        self._values = values
-
-    def __call__(self, *arguments: str | Path) -> str:
-        """Run a command of Helm on the release; return its output."""
-        words = [*map(str, arguments), "--kube-context", self._target.context, "--namespace", SYSTEM]
-        environment = os.environ | {"KUBECONFIG": str(self._target.kubeconfig)}
-        done = subprocess.run(
-            [self._program, *words], env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    async def apply(self, verb: str, chart: Path, *options: str) -> None:
-        """Install or upgrade the release, and wait until all of it runs, while requests go on."""
-        waits = ("--wait", "--timeout", "180s")
-        await asyncio.to_thread(self, verb, "knodel", chart, "--values", self._values, *waits, *options)
-
-
-def values_of_the_testbed() -> dict[str, Any]:
-    """Return the values that say what the overlay of the testbed says."""
-    objects = load_overlay("testbed")
-    [config] = [obj for obj in objects if is_settings(kind_of(obj), obj)]
-    small = {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": None}
-    return {
-        "image": {"repository": "dev.local/knodel-controller", "tag": VERSION, "pullPolicy": "Never"},
-        "settings": yaml.safe_load(config["data"][KEY]),
-        **{name: {"resources": small} for name in ("controller", "eventing", "router")},
-        "autoscaler": {"resources": {"requests": {"cpu": "200m", "memory": "64Mi"}, "limits": None}},
-    }
+PATIENCE = 240.0
+"""s until all Deployments run as applied."""
 
 
 def older_chart(folder: Path) -> Path:
@@ -104,13 +60,8 @@ async def helm(
     """Provide Helm; afterwards the testbed has its own installation again."""
     if target.audit_log is None:
         pytest.skip("only the testbed's Knodel may be replaced")
-    values = tmp_path / "values.json"
-    values.write_text(json.dumps(values_of_the_testbed()))
-    made = Helm(tool("helm"), target, values)
-    yield made
-    if "knodel" in made("list", "--short"):
-        made("uninstall", "knodel", "--wait")
-    Shell(target, namespace)("install", "--overlay", "testbed", "--configure-knative")
+    with helm_on_the_testbed(tool("helm"), target, tmp_path) as made:
+        yield made
 
 
 async def columns(cluster: Cluster) -> set[str]:
@@ -131,8 +82,8 @@ async def test_a_release_is_upgraded_and_downgraded_under_traffic_and_leaves_the
     old = older_chart(tmp_path / "old")
     older = ("--set-json", 'env=[{"name": "KNODEL_TEST", "value": "older"}]', "--set", "router.enabled=false")
     key = await cluster.get(SECRET, pool_key.NAME, SYSTEM)
-    await helm.apply("install", CHART, "--take-ownership")
-    await helm.apply("upgrade", old, *older)
+    await asyncio.to_thread(helm.apply, "install", CHART, "--take-ownership")
+    await asyncio.to_thread(helm.apply, "upgrade", old, *older)
     await cluster.create(MODEL, model(NAME, namespace, storageUri=artifacts.uri("double"), **SMALL), manager=MANAGER)
     await ready(cluster, namespace, 1)
     gateway = installed.gateway
@@ -141,11 +92,11 @@ async def test_a_release_is_upgraded_and_downgraded_under_traffic_and_leaves_the
 
     async with probing(url, headers, infer_body(1.0), rate=20.0) as probes:
         await answers(probes, MORE)
-        await helm.apply("upgrade", CHART)
+        await asyncio.to_thread(helm.apply, "upgrade", CHART)
         await eventually(lambda: all_run(cluster), PATIENCE)
         newer = await columns(cluster)
         await answers(probes, MORE)
-        await helm.apply("upgrade", old, *older)
+        await asyncio.to_thread(helm.apply, "upgrade", old, *older)
         await eventually(lambda: all_run(cluster), PATIENCE)
         await answers(probes, MORE)
     deployments = {name_of(one) for one in (await cluster.list(DEPLOYMENT, SYSTEM)).items}
