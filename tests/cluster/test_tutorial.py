@@ -32,7 +32,7 @@ def test_every_command_of_the_tutorial_works_as_it_stands_there(
     environment = {
         **os.environ, "HOME": str(home()), "PATH": f"{programs}:{os.environ['PATH']}",
         "KUBECONFIG": str(target.kubeconfig), "KNODEL_KUBE_CONTEXT": target.context,
-        "MODEL_URI": artifacts.uri("double"),
+        "MODEL_URI": artifacts.uri("double"), "KUBECACHEDIR": str(tmp_path / "kubectl"),
     }  # fmt: skip
     with Shell(tmp_path, environment) as shell:
         for step in (step for session in sessions(text) for step in session.steps):
