@@ -64,13 +64,18 @@ class Tenants:
 
 
 @pytest.fixture
-async def tenants(cluster: Cluster, target: KubeTarget, namespace: str, tmp_path: Path) -> AsyncIterator[Tenants]:
-    """The namespaces on nodes with GPUs, and their autoscaler: `other` has three times the weight of `one`."""
+async def tenants(
+    request: pytest.FixtureRequest, cluster: Cluster, target: KubeTarget, namespace: str, tmp_path: Path
+) -> AsyncIterator[Tenants]:
+    """The namespaces on nodes with GPUs, and their autoscaler: `other` has three times the weight of `one`.
+
+    The parameter is the guarantee of `one`.
+    """
     other = f"{namespace}-other"
     made = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}}
     await cluster.create(NAMESPACE, made, manager=MANAGER)
     shares = AllocationSettings({
-        namespace: Tenant(1.0, {GPU: GUARANTEE}), other: Tenant(3.0)
+        namespace: Tenant(1.0, {GPU: request.param}), other: Tenant(3.0)
     }, settle=2.0, min_runtime=5.0, start_pause=2.0)  # fmt: skip
     settings = FileSettings(AutoscalerSettings(zero=Zero(grace=2.0), records=UNBILLED), gpus=shares)
     found = Tenants(cluster, namespace, other)
@@ -92,11 +97,13 @@ async def tenants(cluster: Cluster, target: KubeTarget, namespace: str, tmp_path
             await eventually(gone, WITHIN)
 
 
+@pytest.mark.parametrize("tenants", [0], indirect=True)
 async def test_jobs_grow_by_the_weights_of_their_namespaces_to_one_worker(tenants: Tenants) -> None:
     await asyncio.gather(tenants.submit(tenants.one, 1, TOTAL), tenants.submit(tenants.other, 1, TOTAL))
     await tenants.workers_are(TOTAL // 4, TOTAL - TOTAL // 4)
 
 
+@pytest.mark.parametrize("tenants", [GUARANTEE], indirect=True)
 async def test_a_guarantee_is_lent_and_taken_back_within_a_start(tenants: Tenants) -> None:
     await tenants.submit(tenants.other, 1, TOTAL)
     await tenants.workers_are(0, TOTAL)
