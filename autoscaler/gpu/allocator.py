@@ -329,10 +329,14 @@ class _Run:
         for one in self._filled:
             granted[one.resource] += one.granted * one.amount
         self._demand: dict[str, tuple[tuple[float, int], ...]] = {}
+        self._demand_rose: set[str] = set()
         begin = self._now - self._settings.settle
         for resource, free in self._free.items():
             unknown = ((self._now, granted[resource] + free),)  # as if nothing had been free until now
-            levels = [*self._state.demand.get(resource, unknown), (self._now, granted[resource])]
+            former = self._state.demand.get(resource, unknown)
+            if granted[resource] > former[-1][1]:
+                self._demand_rose.add(resource)
+            levels = [*former, (self._now, granted[resource])]
             first = max((number for number, (at, _) in enumerate(levels) if at <= begin), default=0)
             recent = levels[first:]  # the first of them held until the next
             self._demand[resource] = tuple(
@@ -411,6 +415,7 @@ class _Run:
                 grown[claim.name] = self._now
             elif claim.name in state.grown:
                 grown[claim.name] = state.grown[claim.name]
-            if one.granted < _held(one):
-                reclaims[claim.shape.resource] = self._now
+            # Jobs that grow at the expense of others reclaim nothing: a pause would undo that in the next call.
+            if one.granted < _held(one) and one.resource in self._demand_rose:
+                reclaims[one.resource] = self._now
         return AllocatorState(self._demand, reclaims, grown, granted)

@@ -334,6 +334,15 @@ def test_after_a_reclaim_training_pauses() -> None:
     assert granted(nodes(1), [smaller], settings=settings, state=state, now=131.0) == {"train": 8}
 
 
+def test_units_that_pass_from_one_job_to_another_stay_there_while_pods_end_and_start() -> None:
+    first, second = training("first", 1, 8, held={"node-0": 7}), training("second", 1, 8, held={"node-0": 1})
+    state = allocate(nodes(1), [first, second], now=0.0).state
+    for now in (10.0, 11.0, 12.0):
+        found = allocate(nodes(1), [first, second], state=state, now=now)
+        state = found.state
+        assert {name: grant.replicas for name, grant in found.grants.items()} == {"first": 4, "second": 4}
+
+
 def test_growth_is_not_taken_for_growth_within_the_minimum_runtime() -> None:
     settings = AllocationSettings(settle=0.0, start_pause=0.0)
     first = training("first", 1, 8, held={"node-0": 1})
