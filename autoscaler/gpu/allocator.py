@@ -108,7 +108,7 @@ class _Filled:
 
     __slots__ = (
         "amount", "band", "claim", "granted", "guarantee", "holds", "keeps", "left", "limit", "of", "price", "resource",
-        "rule", "step", "target", "tenant", "want",
+        "rule", "stays", "step", "target", "tenant", "want",
     )  # fmt: skip
 
     def __init__(self, claim: Claim, price: float, tenant: Tenant) -> None:
@@ -124,7 +124,8 @@ class _Filled:
         self.target = 0  # up to how many replicas it is filled now
         self.want = max(claim.want, claim.least)
         self.granted = 0
-        self.left = sorted(claim.held.items()) if self.holds else []  # the rest of what is held
+        self.left = sorted(claim.stays.items()) if self.holds else []  # the rest of what is held and stays
+        self.stays = sum(count for _, count in self.left)
         self.keeps: dict[str, int] = {}
         self.rule = Rule.SHORT
 
@@ -144,7 +145,7 @@ def _want(one: _Filled) -> int:
 
 
 def _held(one: _Filled) -> int:
-    return min(one.claim.want, one.holds)
+    return min(one.claim.want, one.stays)
 
 
 class _Run:
@@ -193,7 +194,7 @@ class _Run:
 
     def _held_floor_of(self, one: _Filled) -> int:
         floor = self._floor_of(one)
-        return floor if one.claim.kind == "training" else min(floor, one.holds - one.claim.leaving)
+        return floor if one.claim.kind == "training" else min(floor, one.stays)
 
     def _floor_of(self, one: _Filled) -> int:
         claim = one.claim
@@ -271,7 +272,7 @@ class _Run:
             return False
         if one.band is Band.SERVING:
             return True
-        if one.band is Band.GROWTH and one.granted >= max(claim.least, one.holds):  # growth by a new replica
+        if one.band is Band.GROWTH and one.granted >= max(claim.least, one.stays):  # growth by a new replica
             allowed = self._allowed.get(resource)
             if allowed is not None and self._growth[resource] + amount > allowed:
                 one.rule = Rule.SETTLING
@@ -411,7 +412,7 @@ class _Run:
             if claim.kind != "training":
                 continue
             granted[claim.name] = one.granted
-            if one.granted > max(claim.least, state.granted.get(claim.name, one.holds)):
+            if one.granted > max(claim.least, state.granted.get(claim.name, one.stays)):
                 grown[claim.name] = self._now
             elif claim.name in state.grown:
                 grown[claim.name] = state.grown[claim.name]

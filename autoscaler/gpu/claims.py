@@ -62,7 +62,7 @@ class Claim:
     priority  0 to 1000; a higher one is served first within its band
     weight    its share relative to others of its tenant
     since     when it began to wait (seconds); waiting training jobs start oldest first
-    leaving   replicas of `held` that are being deleted: they no longer keep their floor
+    leaving   replicas of `held` that are being deleted, by the node: none of them can be kept
     running   training: its minimum runs or was granted, so it is a floor now
     """
 
@@ -77,12 +77,19 @@ class Claim:
     weight: float = 1.0
     since: float = 0.0
     running: bool = True
-    leaving: int = 0
+    leaving: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def holds(self) -> int:
         """Replicas that have a node."""
         return sum(self.held.values())
+
+    @property
+    def stays(self) -> Mapping[str, int]:
+        """Replicas that have a node and are not being deleted, by the node."""
+        if not self.leaving:
+            return self.held
+        return {node: rest for node, count in self.held.items() if (rest := count - self.leaving.get(node, 0)) > 0}
 
     @property
     def band(self) -> Band:

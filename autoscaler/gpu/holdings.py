@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -56,18 +56,11 @@ class Snapshot:
 
     def held(self, holder: Holder) -> dict[str, int]:
         """Return the number of Pods by node. Workers of a replica belong to its first Pod, and are not counted."""
-        found = Counter(
-            str(pod["spec"]["nodeName"])
-            for pod in self.pods.get(holder, ())
-            if (controller_of(pod) or {}).get("kind") != "Pod"
-        )
-        return dict(found)
+        return _by_node(self.pods.get(holder, ()))
 
-    def leaving(self, holder: Holder) -> int:
-        """Return the number of Pods on nodes that are being deleted."""
-        return sum(
-            is_deleting(pod) for pod in self.pods.get(holder, ()) if (controller_of(pod) or {}).get("kind") != "Pod"
-        )
+    def leaving(self, holder: Holder) -> dict[str, int]:
+        """Return the number of those Pods that are being deleted, by node."""
+        return _by_node(filter(is_deleting, self.pods.get(holder, ())))
 
     def places(self, holders: Container[Holder]) -> Iterator[Place]:
         """Yield the units that these holders may have, with those that they have.
@@ -92,6 +85,12 @@ class Snapshot:
                     node.labels,
                     node.taints,
                 )
+
+
+def _by_node(pods: Iterable[Object]) -> dict[str, int]:
+    return dict(
+        Counter(str(pod["spec"]["nodeName"]) for pod in pods if (controller_of(pod) or {}).get("kind") != "Pod")
+    )
 
 
 def make_snapshot(nodes: Sequence[Object], pods: Sequence[Object], dra: DraObjects) -> Snapshot:

@@ -329,10 +329,13 @@ class GpuSharing:
                 continue
             shape = replace(shape, pods=shape.pods * job.pods)
             name = names[job_key.holder] = str(Owner(job_key.kind.kind, *job_key.key))
-            holds = {node: workers for node, pods in held[job_key.holder].items() if (workers := pods // job.pods)}
+            holds, leaving = (
+                {node: workers for node, pods in found.items() if (workers := pods // job.pods)}
+                for found in (held[job_key.holder], snapshot.leaving(job_key.holder))
+            )
             claims[name] = Claim(
                 name, job_key.key.namespace, "training", shape, job.most, job.least, holds,
-                since=self._since.setdefault(name, now), running=sum(holds.values()) >= job.least,
+                since=self._since.setdefault(name, now), running=sum(holds.values()) >= job.least, leaving=leaving,
             )  # fmt: skip
         self._since = {name: since for name, since in self._since.items() if name in claims}
         return claims, names

@@ -334,6 +334,14 @@ def test_after_a_reclaim_training_pauses() -> None:
     assert granted(nodes(1), [smaller], settings=settings, state=state, now=131.0) == {"train": 8}
 
 
+def test_a_job_does_not_keep_workers_that_end() -> None:
+    train = training("train", 2, 8, held={"node-0": 8})
+    state = allocate(nodes(1), [train]).state
+    state = allocate(nodes(1), [train, serving("chat", 4)], state=state, now=100.0).state
+    smaller, fewer = replace(train, leaving={"node-0": 4}), serving("chat", 3)
+    assert granted(nodes(1), [smaller, fewer], state=state, now=101.0) == {"train": 4, "chat": 3}
+
+
 def test_units_that_pass_from_one_job_to_another_stay_there_while_pods_end_and_start() -> None:
     first, second = training("first", 1, 8, held={"node-0": 7}), training("second", 1, 8, held={"node-0": 1})
     state = allocate(nodes(1), [first, second], now=0.0).state
