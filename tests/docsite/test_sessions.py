@@ -24,6 +24,8 @@ WEB = "9000"
 SERVE = f"python -m http.server {WEB} --bind 127.0.0.1 &> /dev/null &"
 BEFORE = {
     "docs/dashboard.md": ("export BROWSER=true", UP),
+    "docs/observability.md": (),
+    "docs/package.md": ("cp 1.onnx magika.onnx",),
     "docs/rollouts.md": (UP, IRIS),
     "docs/troubleshooting.md": (UP, IRIS),
 }
