@@ -1,4 +1,4 @@
-"""Type every command of pages that need minutes, or stores, into one shell for each page, in the state it begins with."""
+"""Type every command of pages that need minutes or stores into one shell for each page, in the state it begins with."""
 
 from __future__ import annotations
 
