@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -42,6 +44,14 @@ def test_every_command_of_language_models_works(tmp_path: Path, monkeypatch: pyt
 def test_every_command_of_ray_works(tmp_path: Path) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     type_page(ROOT / "docs" / "ray.md", tmp_path, "9000")
+
+
+def test_the_deployment_of_the_page_of_ray_has_our_policy() -> None:
+    text = (ROOT / "docs" / "ray.md").read_text(encoding="utf-8")
+    [code] = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    shown = f"{code}\nprint(Ranker._deployment_config.autoscaling_config.policy.get_policy().__module__)"
+    done = subprocess.run([sys.executable, "-c", shown], capture_output=True, text=True)
+    assert done.stdout == "knodel.ray\n", done.stderr
 
 
 def test_every_command_of_bench_works(tmp_path: Path) -> None:
