@@ -10,9 +10,12 @@ import re
 import shlex
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import takewhile
 
+import click
 import pytest
+from click.exceptions import NoArgsIsHelpError
 
 from tests.docsite.markdown import text_parts
 from tests.docsite.sources import ROOT, find_sources
@@ -91,6 +94,7 @@ PROGRAMS = (
     "pip", "prometheus", "python", "python3", "sha256sum", "until", "while",
 )  # fmt: skip
 TYPED = re.compile(rf"^ *(?:\$ +)?((?:{'|'.join(PROGRAMS)}) +\S.*)", re.MULTILINE)
+MENTIONED = re.compile(r"`((?:[A-Z_]+=\S+ )*knodel [^`]+)`")
 INDENTED = re.compile(r"(?<=\n\n)(?:    .*\n|\n(?=    ))+")
 TARGET = re.compile(r"(?<!\w)make ([a-z][a-z-]+)")
 COMMAND = re.compile(
@@ -132,6 +136,21 @@ def words_of(line: str) -> list[str]:
 @pytest.mark.parametrize(("page", "line"), sorted(set(commands())))
 def test_every_command_of_a_block_is_one_that_knodel_takes(page: str, line: str) -> None:
     parse_command(shlex.join(words_of(line)))
+
+
+def mentions() -> Iterator[tuple[str, str]]:
+    """Yield (page, command line) for each command in the text of a page."""
+    for source, page in TEXTS.items():
+        for fenced, text in text_parts(page):
+            if not fenced:
+                yield from ((source, " ".join(found.split())) for found in MENTIONED.findall(text))
+
+
+@pytest.mark.parametrize(("page", "line"), sorted(set(mentions())))
+def test_every_command_in_a_text_has_verbs_and_options_that_there_are(page: str, line: str) -> None:
+    """A text may leave arguments and values out."""
+    with suppress(click.MissingParameter, click.BadOptionUsage, NoArgsIsHelpError):
+        parse_command(shlex.join("1" if word == "N" else word for word in words_of(line)))
 
 
 def test_every_page_with_a_session_has_a_test() -> None:
