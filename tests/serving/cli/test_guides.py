@@ -1,4 +1,4 @@
-"""The commands of docs/costs.md and docs/gpus.md print what the pages show, for usage and GPUs that these tests set."""
+"""The commands of costs.md, gpus.md and releases.md print what the pages show, for the values that these tests set."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ import pytest
 
 from autoscaler.scaling.replay import INPUTS_ANNOTATION
 from autoscaler.usage.meter import USAGE_ANNOTATION, Spent, Usage
+from clusters.base.distribution import VERSION
 from clusters.base.objects import POD, WARM_POOL
 from clusters.devices import nvml
 from clusters.devices.device_file import FileSource
+from serving.loadtest.traces import read_arrivals
 from serving.types.settings.prices import prices_to_dict
 from serving.types.settings.settings import settings_from_text
 from serving.types.settings.state import PLATFORM_FILE
@@ -25,10 +27,17 @@ from tests.serving.cli.conftest import Config, Done, Knodel, Served
 from tests.serving.cli.kube import CONTEXT, FakeApi
 from tests.serving.cli.test_gpus import PATHS, Nvml, replica, script
 from tests.serving.cli.test_top import add_autoscaler, kept
+from tests.serving.cli.test_version import cluster
 from tests.support.guide import Step, sessions
 
 DOCS = Path(__file__).parents[3] / "docs"
-COSTS, GPUS = ((DOCS / f"{name}.md").read_text(encoding="utf-8") for name in ("costs", "gpus"))
+COSTS, GPUS, RELEASES, BENCH = (
+    (DOCS / f"{name}.md").read_text(encoding="utf-8") for name in ("costs", "gpus", "releases", "bench")
+)
+
+
+VERSIONS = re.compile(r"\(Python [\d.]+\)|(?<=v1\.)[\d.]+")
+"""Parts of versions that depend on the machine."""
 
 
 def step_of(page: str, command: str) -> Step:
@@ -112,6 +121,21 @@ def test_gpus_shows_the_nodes_of_a_cluster(api: FakeApi, config: Config, knodel:
     api.script = script(PATHS)
     step = step_of(GPUS, "knodel gpus -A")
     check_printed(knodel(*(CONTEXT if word == "NAME" else word for word in words(step))), step)
+
+
+def test_version_shows_those_of_a_cluster(api: FakeApi, config: Config, knodel: Knodel) -> None:
+    api.script = cluster("knodel.dev/controller:0.1.0")
+    step = step_of(RELEASES, "knodel version")
+    done = knodel(*(CONTEXT if word == "prod" else word for word in words(step)))
+    assert (done.code, done.err) == (0, "")
+    shown = done.out.replace(CONTEXT, "prod").replace(VERSION, "0.1.0")
+    assert VERSIONS.sub("", shown) == VERSIONS.sub("", step.expected)
+
+
+def test_the_trace_of_the_page_of_load_tests_is_read(tmp_path: Path) -> None:
+    (tmp_path / "trace.csv").write_text(f"TIMESTAMP{BENCH.partition(chr(10) + 'TIMESTAMP')[2].partition('```')[0]}")
+    first, second = read_arrivals(tmp_path / "trace.csv")
+    assert second - first == pytest.approx(0.052)
 
 
 def test_the_file_of_gpus_is_read(tmp_path: Path) -> None:
