@@ -36,6 +36,7 @@ EXECUTED = {
     "docs/uploads.md": "tests/serving/cli/test_deploy_uploads.py",
     "docs/dashboard.md": "tests/docsite/test_sessions.py",
     "docs/environments.md": "tests/docsite/test_sessions.py",
+    "docs/event-sources.md": "tests/docsite/test_sessions.py",
     "docs/kubectl.md": "tests/docsite/test_sessions.py",
     "docs/observability.md": "tests/docsite/test_sessions.py",
     "docs/package.md": "tests/docsite/test_sessions.py",
@@ -45,6 +46,7 @@ EXECUTED = {
     "docs/llm.md": "tests/long/test_pages.py",
     "docs/ray.md": "tests/long/test_pages.py",
     "docs/tutorials/kubernetes.md": "tests/cluster/test_tutorial.py",
+    "manifests/README.md": "tests/docsite/test_sessions.py",
 }
 """The test that types the sessions of a page. Those of other tutorials are in `tests/long/test_tutorials.py`."""
 RELEASE = "needs a release"
@@ -58,7 +60,6 @@ NOT_EXECUTED = {
     ("charts/knodel/README.md", "kubectl -n knodel-system"): CLUSTER,
     ("docs/bench.md", "locust -f"): "a server, and a page in a pager",
     ("docs/dashboard.md", "kubectl apply"): f"{CLUSTER}; a test below renders it",
-    ("docs/event-sources.md", "kubectl -n ml"): "the embedded cluster has no roles",
     ("docs/evidence/kserve-samples.md", "git clone"): "downloads another project",
     ("docs/gpus.md", "pip install"): RELEASE,
     ("docs/llm.md", "make run-llm"): "tests/long/test_smollm.py has the model",
@@ -73,7 +74,6 @@ NOT_EXECUTED = {
     ("docs/tutorials/kubernetes.md", "make testbed-up"): "the testbed of tests/cluster has run it",
     ("docs/tutorials/kubernetes.md", "pip install"): CLUSTER,
     ("manifests/README.md", "knodel install"): CLUSTER,
-    ("manifests/README.md", "kubectl -n knodel-system"): CLUSTER,
     ("tests/testbed/README.md", "python -m tests.testbed"): "usage lines; tests/cluster runs on that testbed",
 }
 """The reasons of blocks that no test types, by page and by the begin of their first command."""

@@ -77,3 +77,11 @@ def test_every_command_of_kubectl_works(home: Path) -> None:
     tool("kubectl")
     (home / "model.yaml").write_text(MAGIKA.replace("FOLDER", str(home)))
     type_page(ROOT / "docs" / "kubectl.md", home, before=(UP, IRIS))
+
+
+@pytest.mark.parametrize("page", ["docs/event-sources.md", "manifests/README.md"])
+def test_kubectl_takes_every_command_about_a_key(page: str, home: Path) -> None:
+    """Roles and the namespace of the installation are not on one machine, so kubectl changes nothing."""
+    tool("kubectl")
+    dry = 'kubectl() { command kubectl "$@" --dry-run=client; }'
+    type_page(ROOT / page, home, before=(UP, "export KUBECONFIG=~/.local/state/knodel/kubeconfig", dry))
