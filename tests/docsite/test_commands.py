@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from importlib.util import find_spec
 from itertools import takewhile
 
 import click
@@ -51,6 +53,7 @@ EXECUTED = {
 """The test that types the sessions of a page. Those of other tutorials are in `tests/long/test_tutorials.py`."""
 RELEASE = "needs a release"
 CLUSTER = "needs a cluster that is not the testbed's"
+MINUTES = "takes minutes; a test below reads its options"
 NOT_EXECUTED = {
     ("CONTRIBUTING.md", "make setup"): "the targets of the Makefile; CI runs them",
     ("README.md", "pip install"): RELEASE,
@@ -60,6 +63,9 @@ NOT_EXECUTED = {
     ("charts/knodel/README.md", "kubectl -n knodel-system"): CLUSTER,
     ("docs/bench.md", "locust -f"): "a server, and a page in a pager",
     ("docs/dashboard.md", "kubectl apply"): f"{CLUSTER}; a test below renders it",
+    ("docs/evidence/gpu.md", ".venv/bin/python -m"): MINUTES,
+    ("docs/evidence/simulation.md", ".venv/bin/python -m loadtests.simulate "): MINUTES,
+    ("docs/evidence/simulation.md", ".venv/bin/python -m loadtests.simulate.llm"): MINUTES,
     ("docs/evidence/kserve-samples.md", "git clone"): "downloads another project",
     ("docs/gpus.md", "pip install"): RELEASE,
     ("docs/llm.md", "make run-llm"): "tests/long/test_smollm.py has the model",
@@ -91,9 +97,24 @@ OF_FILES = ("yaml", "json", "mermaid", PYTHON)
 """Words of blocks without commands."""
 PROGRAMS = (
     "cosign", "curl", "docker", "export", "gh", "git", "helm", "knodel", "kubectl", "locust", "make", "optimum-cli",
-    "pip", "prometheus", "python", "python3", "sha256sum", "until", "while",
+    "pip", "prometheus", "python", "python3", r"\.venv/bin/python", "sha256sum", "until", "while",
 )  # fmt: skip
 TYPED = re.compile(rf"^ *(?:\$ +)?((?:{'|'.join(PROGRAMS)}) +\S.*)", re.MULTILINE)
+MODULE = re.compile(
+    r"python -m ((?:clusters|autoscaler|eventing|serving|loadtests|tests)[\w.]*)((?: +(?!#)[^\s`|&]+)*)"
+)
+"""A module of the project, and its arguments."""
+PARSE = """
+import argparse, runpy, sys
+parse = argparse.ArgumentParser.parse_known_args
+def parsed(self, *arguments):
+    parse(self, *arguments)
+    print("parsed")
+    sys.exit()
+argparse.ArgumentParser.parse_args = parsed
+runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
+"""
+"""Run a module until it has read its arguments."""
 MENTIONED = re.compile(r"`((?:[A-Z_]+=\S+ )*knodel [^`]+)`")
 INDENTED = re.compile(r"(?<=\n\n)(?:    .*\n|\n(?=    ))+")
 TARGET = re.compile(r"(?<!\w)make ([a-z][a-z-]+)")
@@ -185,6 +206,23 @@ def test_every_target_of_make_in_a_page_is_one_of_the_makefile() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert len(named) > 20
     assert {one for one in named if f"\n{one[1]}:" not in makefile} == set()
+
+
+MODULES = sorted({found for text in TEXTS.values() for found in MODULE.findall(text)})
+
+
+@pytest.mark.parametrize("module", sorted({module for module, _ in MODULES}))
+def test_every_module_that_a_page_runs_exists(module: str) -> None:
+    spec = find_spec(module)
+    assert spec is not None
+    assert spec.submodule_search_locations is None or find_spec(f"{module}.__main__") is not None
+
+
+@pytest.mark.parametrize(("module", "arguments"), [one for one in MODULES if one[0].startswith("loadtests") and one[1]])
+def test_every_load_test_takes_the_options_of_a_page(module: str, arguments: str) -> None:
+    command = [sys.executable, "-c", PARSE, module, *shlex.split(arguments)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.stdout.endswith("parsed\n"), done.stderr
 
 
 KUSTOMIZED = sorted(
