@@ -44,8 +44,9 @@ def traffic(
 def rollout(core: ClientCore, name: str, *, timeout: float | None = None) -> Items[RolloutStep]:
     """Yield the state of a model's rollout now and after each change, until the rollout has ended.
 
-    The last value has the outcome: Promoted, RolledBack or Failed. A rollback is no error. Raises NotFound, also
-    for a model without a rollout, and TimedOut after `timeout` seconds.
+    The last value has the outcome: Promoted, RolledBack or Failed. A rollback is no error. The first version of a
+    model with `spec.rollout` has all traffic at once, so it has no steps. Raises NotFound, also for a model without a
+    rollout, and TimedOut after `timeout` seconds.
 
     Example:
         for step in client.rollout("iris"):
@@ -64,6 +65,8 @@ def rollout(core: ClientCore, name: str, *, timeout: float | None = None) -> Ite
         if _starts(model, step):
             return False
         if step is None:
+            if (model.get("spec") or {}).get("rollout") is not None and _has_all_traffic(model):
+                return True
             raise DoesNotExist(f"model {name} has no rollout: client.deploy(…, rollout=True) starts one")
         if last is None or _seen(step) != _seen(last):
             yield Item(step)
@@ -84,8 +87,14 @@ def _starts(model: Object, step: RolloutStep | None) -> bool:
     newest, ready = status.get("latestCreatedRevision"), condition_of(model, "ConfigurationsReady") or {}
     if ready.get("status") == "False" or (step is not None and step.candidate == newest):
         return False
-    has_all = any(one.get("revision") == newest and one.get("percent") == ALL for one in status.get("traffic") or ())
-    return ready.get("status") == "Unknown" or not has_all
+    return ready.get("status") == "Unknown" or not _has_all_traffic(model)
+
+
+def _has_all_traffic(model: Object) -> bool:
+    """Return whether the newest version has all traffic. Pure."""
+    status = model.get("status") or {}
+    newest = status.get("latestCreatedRevision")
+    return any(one.get("revision") == newest and one.get("percent") == ALL for one in status.get("traffic") or ())
 
 
 def _seen(step: RolloutStep) -> tuple[Any, ...]:

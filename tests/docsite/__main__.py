@@ -1,7 +1,8 @@
 """Build the site of the documentation: `make docs`, or `make docs-serve` while you write.
 
 `python -m tests.docsite build` writes `build/site`. It fails on a warning of Zensical, a dead link or anchor, and a
-page that loads something from another host. It needs the extra `docs` and no network.
+page that loads something from another host. It needs the extra `docs` and no network. Without the package merman, which
+has no wheel for Linux on Arm, pictures stay text.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import time
 from pathlib import Path
 
 from tests.docsite.check import find_faults
+from tests.docsite.pictures import can_render
 from tests.docsite.prepare import CONFIGURATION, SITE, prepare
 from tests.docsite.sources import ROOT, find_sources
 
@@ -27,6 +29,10 @@ def main() -> int:
     parser.add_argument("action", choices=["build", "serve"], help="write the site, or serve it")
     parser.add_argument("--folder", type=Path, default=ROOT / "build", help="folder for the site and its sources")
     given = parser.parse_args()
+    if not can_render():
+        print(
+            "pictures stay text: the package merman is not installed; it has no wheel for Linux on Arm", file=sys.stderr
+        )
     prepare(given.folder)
     return build(given.folder) if given.action == "build" else serve(given.folder)
 

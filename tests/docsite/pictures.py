@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from collections.abc import Callable
 
@@ -15,9 +16,14 @@ _MEASURED, _SHOWN = "font-size:16px", "font-size:14px"
 """Boxes are made for an average font; text of this size fits even in the widest common one."""
 
 
+def can_render() -> bool:
+    """Return whether the package merman is installed. It has no wheel for Linux on Arm."""
+    return importlib.util.find_spec("merman") is not None
+
+
 def render(source: str) -> str:
     """Return a Mermaid picture as SVG. Raises merman.MermanError for a picture that is not valid."""
-    import merman  # only the build of the site has it
+    import merman
 
     return str(merman.Merman().render_svg(OPTIONS + source, None)).replace(_MEASURED, _SHOWN)
 
@@ -30,7 +36,12 @@ def width_of(picture: str) -> int:
 
 
 def replace_pictures(page: str, save: Callable[[str], str]) -> str:
-    """Return the page with each Mermaid block as a picture. `save` stores a block's SVG and returns its address."""
+    """Return the page with each Mermaid block as a picture. `save` stores a block's SVG and returns its address.
+
+    Without merman the blocks stay text.
+    """
+    if not can_render():
+        return page
 
     def replaced(block: re.Match[str]) -> str:
         picture = render(block[1])

@@ -10,7 +10,7 @@ import pytest
 
 import knodel
 from serving.cli import main
-from tests.docsite import markdown
+from tests.docsite import markdown, pictures
 from tests.docsite.check import find_faults
 from tests.docsite.commands import FOLDER, command_pages
 from tests.docsite.navigation import read_sections
@@ -114,6 +114,11 @@ def test_faults_of_a_site_are_found(tmp_path: Path) -> None:
         "index.html: b.html#c names an anchor that does not exist",
         "index.html: d.html does not exist",
     ]
+
+
+def test_without_merman_pictures_stay_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pictures, "can_render", lambda: False)
+    assert replace_pictures(page := "```mermaid\nflowchart LR\n```\n", str) == page
 
 
 def test_a_picture_has_its_text_and_its_natural_width() -> None:

@@ -1,4 +1,4 @@
-"""docs/troubleshooting.md has every reason of a condition, messages that exist, and commands that `knodel` takes."""
+"""docs/troubleshooting.md has every reason of a condition, and messages that exist."""
 
 from __future__ import annotations
 
@@ -12,15 +12,12 @@ from autoscaler.warmpool.status import OBSTACLES
 from tests.docsite.markdown import anchors
 from tests.docsite.reasons import find_reasons, parse_packages
 from tests.docsite.sources import ROOT
-from tests.serving.cli.command_lines import parse_command
 
 PAGE = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
 BY_REASON, _, BY_MESSAGE = PAGE.partition("\n## Error messages\n")
 LISTED = {*re.findall(r"^### `(\w+)`$", BY_REASON, re.MULTILINE)}
 USUAL = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.+?) \|", PAGE, re.MULTILINE))))
 MESSAGES = re.findall(r"^### `(.+)`$", BY_MESSAGE.partition("\n## ")[0], re.MULTILINE)
-COMMANDS = sorted({line for line in re.findall(r"`(knodel [^`]+)`", PAGE) if len(line.split()) > 2})
-"""Commands with arguments; `knodel traffic` alone names a verb."""
 REASONS = {*find_reasons(ROOT), *(rule.value for rule in OBSTACLES)}
 
 
@@ -56,8 +53,3 @@ def test_every_message_is_one_of_the_code(message: str) -> None:
     assert parts
     pattern = "[^\n]*".join(map(re.escape, parts))
     assert re.search(pattern, texts())
-
-
-@pytest.mark.parametrize("line", COMMANDS)
-def test_every_command_is_one_that_knodel_takes(line: str) -> None:
-    parse_command(line)

@@ -41,7 +41,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Commands of one block, under a heading."""
+    """Commands of one block, under a heading; "" before the first one."""
 
     heading: str
     steps: tuple[Step, ...]
@@ -56,7 +56,7 @@ def sessions(text: str) -> Iterator[Session]:
     """All of them, in order."""
     for block in _BLOCK.finditer(text):
         if block[1] == CONSOLE:
-            heading = _HEADING.findall(text[: block.start()])[-1]
+            *_, heading = "", *_HEADING.findall(text[: block.start()])
             yield Session(heading, tuple(_steps(block[3])))
 
 

@@ -23,10 +23,12 @@ def s3_server() -> Iterator[str]:
     port = free_port()
     command = [sys.executable, "-m", "moto.server", "-H", HOST, "-p", str(port)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
-        becomes(lambda: server.poll() is not None or listens(port), STARTED_WITHIN)
-        assert server.poll() is None and listens(port), "moto's server does not start"
-        yield f"http://{HOST}:{port}"
-        server.kill()
+        try:
+            becomes(lambda: server.poll() is not None or listens(port), STARTED_WITHIN)
+            assert server.poll() is None and listens(port), "moto's server does not start"
+            yield f"http://{HOST}:{port}"
+        finally:
+            server.kill()
 
 
 def fill(endpoint: str, bucket: str, files: Mapping[str, bytes]) -> Any:

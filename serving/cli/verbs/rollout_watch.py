@@ -11,7 +11,7 @@ from typing import Final
 import click
 
 from clusters.base.errors import NotFound
-from clusters.base.objects import MODEL
+from clusters.base.objects import MODEL, Object, name_of
 from serving.cli.addresses import aligned
 from serving.cli.base.output import Output
 from serving.cli.context import Session, parse_timeout, verb
@@ -51,7 +51,7 @@ def status_command(session: Session, name: str) -> None:
     model = session.client().get(MODEL, name, session.namespace)
     view = view_of(model, datetime.now(UTC))
     if view is None:
-        raise _no_rollout(name)
+        raise _no_rollout(model)
     if session.output.structured:
         session.output.value(view.to_json())
     else:
@@ -89,7 +89,7 @@ def watch_command(session: Session, name: str, timeout: str | None) -> int:
             last = _show(output, view, last)
         if is_settled(model) and (view is None or not view.state.runs):
             if view is None:
-                raise _no_rollout(name)
+                raise _no_rollout(model)
             return EXIT_CODES[view.state.phase]
         if deadline is not None and time.monotonic() > deadline:
             state = "has not begun" if view is None else f"is {view.state.phase}"
@@ -97,7 +97,10 @@ def watch_command(session: Session, name: str, timeout: str | None) -> int:
     return FAILED
 
 
-def _no_rollout(name: str) -> NoRollout:
+def _no_rollout(model: Object) -> NoRollout:
+    name = name_of(model)
+    if (model.get("spec") or {}).get("rollout") is not None:
+        return NoRollout(f"model {name} has had no rollout: its next version is rolled out in steps")
     return NoRollout(
         f"model {name} has had no rollout: `knodel deploy {name} --rollout` rolls out its next versions in steps"
     )

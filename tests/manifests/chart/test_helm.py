@@ -15,7 +15,7 @@ from yaml import CSafeLoader
 
 from clusters.base.objects import Key, Object, key_of, name_of, namespace_of
 from serving.install.bundle import load_overlay
-from tests.cluster.test_helm import values_of_the_testbed
+from tests.cluster.helm import values_of_the_testbed
 from tests.manifests.chart.generate import CHART, read_sources
 from tests.manifests.chart.templates import KEEP
 from tests.support.tools import tool

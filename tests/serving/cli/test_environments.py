@@ -10,12 +10,10 @@ import yaml
 
 from serving.client.environments import Environment, Environments, read_environments, write_environments
 from serving.client.errors import ClientError
-from tests.serving.cli.command_lines import parse_command
 from tests.serving.cli.conftest import Config, Knodel, check
 from tests.serving.cli.kube import CONTEXT, FakeApi
 
 NONE = "no platform runs on"
-PAGE = Path(__file__).parents[3] / "docs" / "environments.md"
 
 
 @pytest.fixture(autouse=True)
@@ -202,13 +200,3 @@ def test_the_status_names_the_environment(knodel: Knodel, api: FakeApi, config: 
 
     assert knodel("status", "--env", "prod", "-o", "json").value()["environment"] == "prod"
     assert "Environment" not in knodel("status", "--kube-context", CONTEXT).out
-
-
-def test_the_page_has_commands_that_the_command_takes() -> None:
-    lines = [
-        line.strip().partition("  #")[0] for line in PAGE.read_text().splitlines() if line.startswith("    knodel ")
-    ]
-
-    assert len(lines) > 8
-    for line in lines:
-        parse_command(line)

@@ -168,6 +168,11 @@ async def test_a_model_without_rollouts_is_an_error_with_the_remedy(served: Serv
     await served.deploy("magika")
     await served.set_status("magika", {"conditions": [{"type": "ConfigurationsReady", "status": "True"}]})
     check(await served.knodel("rollout", verb, "magika"), 1, ["has had no rollout", "knodel deploy magika --rollout"])
+    await served.knodel("deploy", "magika", "--rollout", "--no-wait")
+    await served.set_status("magika", {"conditions": [{"type": "ConfigurationsReady", "status": "True"}]})
+    check(
+        await served.knodel("rollout", verb, "magika"), 1, ["had no rollout: its next version is rolled out in steps"]
+    )
     check(await served.knodel("rollout", verb, "nothing"), 3, ["nothing"])
 
 
