@@ -18,19 +18,21 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from clusters.base.clock import Clock
 from clusters.base.errors import Forbidden, Invalid, KnodelError, NotFound
-from clusters.base.objects import Object, name_of
+from clusters.base.objects import Object, name_of, namespace_of
 from serving.client.errors import exit_code_of
 from serving.control_api.guard import refuse_repeated
 from serving.dashboard.access import Access
 from serving.dashboard.actions import ACTIONS, TIMEOUT, Action, replay_command, versions_of
 from serving.dashboard.commands import run_operation
 from serving.dashboard.guard import HEADERS, MOST_BODY, BadForm, check_host, check_origin, read_form
+from serving.dashboard.history import COARSE, FINE
 from serving.dashboard.live import stream
 from serving.dashboard.objects import Objects
 from serving.dashboard.pages import EventPage, EventsPage, LivePage, ModelPage, ModelsPage, PoolsPage, Rows, joined
+from serving.dashboard.prometheus import Day, PrometheusHistory
 from serving.dashboard.render import PREFIX, Renderer, static_file
 from serving.dashboard.sampler import Sampler
-from serving.dashboard.series import series_of
+from serving.dashboard.series import read_series, series_of
 from serving.dashboard.sessions import Session, Sessions
 from serving.dashboard.tools import Tools
 
@@ -46,11 +48,14 @@ class LoginNeeded(KnodelError):
 
 
 class Dashboard:
-    """The application. `hosts` are the names of its address, `access` checks users and gives their rights."""
+    """The application. `hosts` are the names of its address, `access` checks users and gives their rights.
+
+    `prometheus` has the last day, which is otherwise in the ring of `objects.history`.
+    """
 
     def __init__(
         self, objects: Objects, sampler: Sampler, sessions: Sessions, access: Access, tools: Tools, clock: Clock,
-        hosts: Collection[str],
+        hosts: Collection[str], prometheus: PrometheusHistory | None = None,
     ) -> None:  # fmt: skip
         self._objects = objects
         self._sampler = sampler
@@ -59,6 +64,7 @@ class Dashboard:
         self._tools = tools
         self._clock = clock
         self._hosts = hosts
+        self._prometheus = prometheus
         self._streams = 0
         self._rows: Rows = OrderedDict()
         self._render = Renderer()
@@ -211,10 +217,15 @@ class Dashboard:
         )  # fmt: skip
 
     async def _series(self, request: Request, session: Session) -> Response:
-        namespace, name = self._visible(request, session, "model")
-        day = request.query_params.get("window") == "day"
-        found = series_of(self._objects.history, namespace, name, day, self._objects.now().timestamp())
-        return Response(json.dumps(found), media_type="application/json", headers={"Cache-Control": "no-store"})
+        """Return the columns of the charts. `note` says why they are not those of the Prometheus in the settings."""
+        model = self._model_of(request, session)
+        namespace, name = namespace_of(model), name_of(model)
+        step = COARSE if request.query_params.get("window") == "day" else FINE
+        now = self._objects.now().timestamp()
+        day = await self._prometheus.day(namespace, name) if self._prometheus and step is COARSE else Day({})
+        found = day.columns or read_series(self._objects.history, namespace, name, step, now)
+        series = {**series_of(found, step, now), "note": day.fault}
+        return Response(json.dumps(series), media_type="application/json", headers={"Cache-Control": "no-store"})
 
     async def _pools(self, _request: Request, session: Session) -> Response:
         parts = PoolsPage(self._objects, self._render, session).parts()

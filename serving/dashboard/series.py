@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from serving.dashboard.history import COARSE, FIELDS, FINE, History, SeriesName
+from serving.dashboard.history import FIELDS, History, SeriesName, Step
 from serving.dashboard.views.models import colour_of
 
 
-def series_of(history: History, namespace: str, name: str, day: bool, now: float) -> dict[str, Any]:
+def read_series(history: History, namespace: str, name: str, step: Step, now: float) -> dict[str, Any]:
+    """Return the columns of the model ("") and of its versions, if it had several, from the rings of `history`."""
+    names = ["", *history.versions(namespace, name)]
+    return {one: history.read(SeriesName(namespace, name, one), step, now) for one in names}
+
+
+def series_of(found: Mapping[str, Mapping[str, list[float | None]]], step: Step, now: float) -> dict[str, Any]:
     """Return `{"at": […], "from": …, "until": …, "series": [{"name", "colour", "requests": […], …}]}`.
 
-    The first series is the model, the others are its versions, if it had several. A value is None without a reading.
+    `found` has the columns by version. A value is None without a reading.
     """
-    step = COARSE if day else FINE
-    names = ["", *history.versions(namespace, name)]
-    found = {one: history.read(SeriesName(namespace, name, one), step, now) for one in names}
     at = sorted({moment for columns in found.values() for moment in columns["at"] if moment is not None})
     series = []
     for one, columns in found.items():

@@ -18,7 +18,7 @@ from serving.dashboard.history import History
 from serving.dashboard.objects import Objects
 from serving.dashboard.sampler import TIMEOUT, Sampler
 from serving.dashboard.sessions import Sessions
-from serving.types.settings.prices import Prices
+from serving.types.settings.settings import Settings
 
 LOGIN = "/dashboard/login"
 APPLICATION = "serving.dashboard.app"
@@ -30,9 +30,12 @@ class MachineDashboard:
     `hosts` are the names of its address.
     """
 
-    def __init__(self, state: Path, informers: Informers, clock: Clock, prices: Prices, hosts: Collection[str]) -> None:
+    def __init__(
+        self, state: Path, informers: Informers, clock: Clock, settings: Settings, hosts: Collection[str]
+    ) -> None:
         history = History()
-        self._objects = Objects(informers, history, clock, lambda: prices)
+        self._objects = Objects(informers, history, clock, lambda: settings.prices)
+        self._prometheus_url = settings.dashboard.prometheus_url
         self.sampler = Sampler(self._objects.pods, partial(PodHttpClient, TIMEOUT), history, clock)
         self._records = AuditRecords()
         self._sessions = Sessions(clock)
@@ -55,9 +58,13 @@ class MachineDashboard:
         if self._app is None:
             from serving.dashboard.access import LocalAccess
             from serving.dashboard.app import Dashboard
+            from serving.dashboard.prometheus import PrometheusHistory
             from serving.dashboard.tools import LocalTools
 
             access = LocalAccess(self._state)
             tools = LocalTools(self._state, access, self._records, self._clock)
-            self._app = Dashboard(self._objects, self.sampler, self._sessions, access, tools, self._clock, self._hosts)
+            prometheus = PrometheusHistory(self._prometheus_url, self._clock) if self._prometheus_url else None
+            self._app = Dashboard(
+                self._objects, self.sampler, self._sessions, access, tools, self._clock, self._hosts, prometheus
+            )
         return self._app

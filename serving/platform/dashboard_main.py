@@ -32,6 +32,7 @@ from serving.dashboard.audit import AuditRecords
 from serving.dashboard.cluster import ClusterAccess, ClusterTools, cluster_entry
 from serving.dashboard.history import History
 from serving.dashboard.objects import Objects
+from serving.dashboard.prometheus import PrometheusHistory
 from serving.dashboard.sampler import TIMEOUT, Sampler
 from serving.dashboard.sessions import Sessions
 from serving.platform.replica import port_of, until_stopped
@@ -63,7 +64,9 @@ async def serve(options: Options, port: int, hosts: frozenset[str], stop: asynci
         sampler = Sampler(objects.pods, partial(PodHttpClient, TIMEOUT), history, clock)
         access = ClusterAccess(name, entry, sessions, objects)
         tools = ClusterTools(access, objects, AuditRecords())
-        app = Dashboard(objects, sampler, sessions, access, tools, clock, HOSTS | hosts)
+        url = settings.dashboard.prometheus_url
+        prometheus = PrometheusHistory(url, clock) if url else None
+        app = Dashboard(objects, sampler, sessions, access, tools, clock, HOSTS | hosts, prometheus)
         server = make_server(OnlyDashboard(app))
         tasks = [asyncio.create_task(one) for one in (_work(informers, sampler), collect_rarely(clock))]
         try:

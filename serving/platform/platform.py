@@ -214,7 +214,7 @@ class Platform:
         issuers = Discovery(lambda: LOOPBACK_HOSTS | issuer_hosts_of(settings.events))
         limits = limits_of(settings.events)
         self._objects = ObjectMetrics(informers)
-        self._dashboard = MachineDashboard(self.state, informers, clock, settings.prices, self._control.hosts)
+        self._dashboard = MachineDashboard(self.state, informers, clock, settings, self._control.hosts)
         self._webhook = make_webhook(cluster, informers[EVENT_SOURCE], issuers, clock, limits=limits, reach=_everywhere)
 
     def _compose_data_plane(self, informers: Informers) -> None:

@@ -220,6 +220,9 @@ async function drawCharts() {
     const answer = await fetch(box.dataset.series, { headers: { Accept: "application/json" } });
     if (!answer.ok) return;
     const data = withGaps(await answer.json());
+    const note = document.getElementById("history-note");
+    note.textContent = data.note;
+    note.hidden = data.note === "";
     for (const one of box.querySelectorAll(".chart")) drawChart(one, data);
   } catch (error) {
     return; // the next tick tries again

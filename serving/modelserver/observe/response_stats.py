@@ -34,7 +34,14 @@ _HTTP_ERRORS: Final = frozenset({InvalidRequest.status, Overloaded.status})
 _GRPC_TIMED: Final = frozenset({0, 1})  # OK, CANCELLED
 _GRPC_ERRORS: Final = frozenset({2, 3, 4, 8, 13, 14, 15})
 """UNKNOWN, INVALID_ARGUMENT, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, INTERNAL, UNAVAILABLE, DATA_LOSS."""
+_COUNTED: Final = (V1, V2, MLFLOW, OPENAI, APPLICATION, GRPC)
+"""Protocol labels of inferences."""
 _NAME_BYTES: Final = 8
+PROTOCOLS: Final = "|".join(_COUNTED)
+ERRORS: Final = "|".join(["5..", *map(str, sorted(_HTTP_ERRORS | _GRPC_ERRORS))])
+REQUESTS: Final = "|".join([ERRORS, "[123]..", *map(str, (ClientLeft.status, *sorted(_GRPC_TIMED)))])
+"""Patterns for the labels `protocol` and `code` of `knodel_requests_total`: of what the page counts, in all, as errors,
+and as requests."""
 
 Outcome = Literal["timed", "error", "other"]
 
@@ -79,7 +86,7 @@ def outcome_of(protocol: str, code: int) -> Outcome:
     """Return how a response counts for the version that sent it."""
     if protocol == GRPC:
         return "timed" if code in _GRPC_TIMED else "error" if code in _GRPC_ERRORS else "other"
-    if protocol not in (V1, V2, MLFLOW, OPENAI, APPLICATION):
+    if protocol not in _COUNTED:
         return "other"
     if code < _REFUSED or code == ClientLeft.status:
         return "timed"

@@ -44,6 +44,7 @@ __all__ = [
     "ArtifactSettings",
     "AutoscalerSettings",
     "ControlSettings",
+    "DashboardSettings",
     "EventSettings",
     "GatewaySettings",
     "RolloutSettings",
@@ -201,6 +202,15 @@ class RolloutSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class DashboardSettings:
+    """The source of the dashboard's history."""
+
+    prometheus_url: str = setting(
+        "", "URL", "Prometheus for the last day in the dashboard, such as http://prometheus.monitoring:9090"
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class ArtifactSettings:
     """The store of local files that the command uploads for a cluster (`serving.storage.upload`)."""
 
@@ -241,6 +251,7 @@ class Settings:
     server: ServerSettings = field(default_factory=ServerSettings)
     autoscaler: AutoscalerSettings = field(default_factory=AutoscalerSettings)
     rollout: RolloutSettings = field(default_factory=RolloutSettings)
+    dashboard: DashboardSettings = field(default_factory=DashboardSettings)
     artifacts: ArtifactSettings = field(default_factory=ArtifactSettings)
     events: EventSettings = field(default_factory=EventSettings)
     runtimes: tuple[Runtime, ...] = ()
@@ -358,6 +369,7 @@ def _settings_with(given: Mapping[str, Any]) -> Settings:
         settings = replace(settings, **{entry.group: group})
     _check_ports(settings)
     _check_url("rollout.prometheusUrl", settings.rollout.prometheus_url)
+    _check_url("dashboard.prometheusUrl", settings.dashboard.prometheus_url)
     _check_url("events.sink", settings.events.sink)
     _check_url("server.otlpEndpoint", settings.server.otlp_endpoint)
     _check_signals(settings.server)

@@ -13,7 +13,7 @@ from autoscaler.metrics.pod_http import PodAddress, PodResponse
 from autoscaler.metrics.stat import NoSample
 from serving.dashboard.history import COARSE, FINE, Amount, History, SeriesName
 from serving.dashboard.sampler import OFTEN, SELDOM, Sampler
-from serving.dashboard.series import series_of
+from serving.dashboard.series import read_series, series_of
 from tests.support.clock import SteppedClock
 from tests.support.loops import at_work
 
@@ -95,7 +95,7 @@ def test_the_versions_of_a_chart_share_its_axis() -> None:
     history = History()
     history.add(IRIS, amount(7), 1.0, 1, START)
     history.add(IRIS._replace(revision="iris-00002"), amount(3), 1.0, 1, START + 5)
-    found = series_of(history, "default", "iris", False, START + 5)
+    found = series_of(read_series(history, "default", "iris", FINE, START + 5), FINE, START + 5)
     assert found["at"] == [START, START + 5]
     assert [one["name"] for one in found["series"]] == ["", "iris-00002"]
     assert found["series"][0]["requests"] == [7.0, None]

@@ -77,6 +77,7 @@ def test_what_is_printed_reads_back_the_same(tmp_path: Path) -> None:
         ("rollout: {prometheusUrl: prometheus}", "rollout.prometheusUrl: 'prometheus' is not a URL"),
         ("rollout: {prometheusUrl: 'http://u:p@h'}", "rollout.prometheusUrl: 'http://u:p@h' is not a URL"),
         ("rollout: {prometheusUrl: 'file:///etc'}", "rollout.prometheusUrl: 'file:///etc' is not a URL"),
+        ("dashboard: {prometheusUrl: prometheus:9090}", "dashboard.prometheusUrl: 'prometheus:9090' is not a URL"),
         ("runtimes: [sklearn]", "runtimes: must be a mapping"),
         ("runtimes: {Big: {image: a}}", "runtimes.Big: the name must be"),
         ("runtimes: {big: a}", "runtimes.big: must be a mapping with one key"),

@@ -6,25 +6,21 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from http import HTTPStatus
 from typing import Final
 
-from clusters.base.sizes import format_size
-from clusters.net.client import FAILURES, HttpClient, failure_reason, read_at_most
-from serving.reconciler.rollout.judging.queries import NoValue, QueryBackoff, parse_value
+from clusters.net.client import HttpClient
+from clusters.net.prometheus import LateAnswer, NoValue, post_query
+from serving.reconciler.rollout.judging.queries import QueryBackoff, parse_value
 from serving.types.rollout import MetricRule
 
 log = logging.getLogger(__name__)
 
+SETTING: Final = "rollout.prometheusUrl"
 PATH: Final = "/api/v1/query"
 TIMEOUT: Final = 5.0
 """s for one answer, for which a pass waits. Prometheus itself ends a query after 120 s."""
 MAX_BYTES: Final = 1_048_576
 """Bytes of one answer. A judge's query returns one value, or one for each replica."""
-EXPLAINED: Final = frozenset(
-    {HTTPStatus.OK, HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.SERVICE_UNAVAILABLE}
-)
-"""Statuses with an answer in JSON; all but the first explain a missing value."""
 MOST_WARNINGS: Final = 1000
 """Warnings kept, so that each is logged once and not at every judgement."""
 
@@ -61,20 +57,13 @@ class Prometheus:
     async def _fetch(self, query: str) -> bytes:
         """Return the body of the answer. Raises NoValue."""
         if not self._url:
-            raise NoValue("rollout.prometheusUrl is not set: set it to the address of a Prometheus")
-        url = f"{self._url}{PATH}"
+            raise NoValue(f"{SETTING} is not set: set it to the address of a Prometheus")
         try:
-            async with self._client.post(url, data={"query": query}) as response:
-                if response.status not in EXPLAINED:
-                    raise NoValue(f"the server answered {response.status}: check rollout.prometheusUrl")
-                body = await read_at_most(response, MAX_BYTES)
-        except FAILURES as error:
-            if isinstance(error, TimeoutError):
-                self._backoff.record_timeout(query)
-            raise NoValue(f"the server did not answer: {failure_reason(error)}") from error
+            body = await post_query(self._client, f"{self._url}{PATH}", {"query": query}, SETTING, MAX_BYTES)
+        except LateAnswer:
+            self._backoff.record_timeout(query)
+            raise
         self._backoff.record_answer(query)
-        if len(body) > MAX_BYTES:
-            raise NoValue(f"the server answered more than {format_size(MAX_BYTES)}: aggregate the query")
         return body
 
     def _warn(self, query: str, warning: str) -> None:

@@ -3,8 +3,7 @@
     $candidate, $stable     revisions of the version; with variants several, joined by `|`: write revision=~"$candidate"
     $model, $namespace      the name and namespace of the Model
 
-Variables are written as in Grafana, since PromQL has no other meaning for them. Other text is unchanged. Answers are in
-the format of Prometheus' query API: https://prometheus.io/docs/prometheus/latest/querying/api/#instant-queries
+Variables are written as in Grafana, since PromQL has no other meaning for them. Other text is unchanged.
 """
 
 from __future__ import annotations
@@ -18,13 +17,10 @@ from typing import Final
 import msgspec
 
 from clusters.base.backoff import Backoff
-from clusters.base.errors import KnodelError
-from clusters.base.redact import one_line
+from clusters.net.prometheus import LONGEST_REASON, Data, NoValue, read_data
 from serving.types.rollout import MetricRule
 
 _VARIABLE = re.compile(r"\$(candidate|stable|model|namespace)\b")
-LONGEST_REASON = 300
-"""Characters of a server's error message: it repeats the query, which has up to 4096."""
 FIRST_PAUSE: Final = 10.0
 LONGEST_PAUSE: Final = 120.0
 """s of a query's pause after a timeout: as long as a judge's interval at first, doubled by each further timeout."""
@@ -33,26 +29,10 @@ MOST_QUERIES: Final = 1000
 """Paused queries kept. When there are more, all of them are sent again."""
 
 
-class NoValue(KnodelError):
-    """A query has no value now."""
-
-
-class _Data(msgspec.Struct, rename={"kind": "resultType"}):
-    kind: str
-    result: msgspec.Raw
-
-
-class _Answer(msgspec.Struct):
-    status: str
-    data: _Data | None = None
-    error: str = ""
-
-
 class _Sample(msgspec.Struct):
     value: tuple[float, str] | None = None  # None in a native histogram
 
 
-_ANSWER = msgspec.json.Decoder(_Answer)
 _SCALAR = msgspec.json.Decoder(tuple[float, str])
 _VECTOR = msgspec.json.Decoder(list[_Sample])
 
@@ -76,10 +56,7 @@ def parse_value(body: bytes) -> float:
     Raises NoValue.
     """
     try:
-        answer = _ANSWER.decode(body)
-        if answer.status != "success" or answer.data is None:
-            raise NoValue(f"the server refused the query: {one_line(answer.error, LONGEST_REASON)}")
-        numbers = [float(text) for text in _texts(answer.data)]
+        numbers = [float(text) for text in _texts(read_data(body))]
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
         raise NoValue(f"the answer is not in the format of Prometheus' query API: {error}") from error
     known = [number for number in numbers if not math.isnan(number)]
@@ -88,7 +65,7 @@ def parse_value(body: bytes) -> float:
     return max(known)
 
 
-def _texts(data: _Data) -> Sequence[str]:
+def _texts(data: Data) -> Sequence[str]:
     """Return the numbers as written in the answer. Raises NoValue, DecodeError."""
     if data.kind == "scalar":
         return (_SCALAR.decode(data.result)[1],)

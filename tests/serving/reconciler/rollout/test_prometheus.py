@@ -16,8 +16,9 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from clusters.base.sizes import format_size
+from clusters.net.prometheus import NoValue
 from serving.reconciler.rollout.judging.prometheus import MAX_BYTES, Prometheus
-from serving.reconciler.rollout.judging.queries import NoValue, parse_value
+from serving.reconciler.rollout.judging.queries import parse_value
 from serving.types.rollout import MetricRule
 from tests.support.clock import SteppedClock
 
