@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from clusters.base.clock import Clock
 from clusters.base.errors import Forbidden, Invalid, KnodelError, NotFound
-from clusters.base.objects import Object, name_of, namespace_of
+from clusters.base.objects import Object, key_of
 from serving.client.errors import exit_code_of
 from serving.control_api.guard import refuse_repeated
 from serving.dashboard.access import Access
@@ -207,19 +207,17 @@ class Dashboard:
         )  # fmt: skip
 
     async def _model(self, request: Request, session: Session) -> Response:
-        model = self._model_of(request, session)
-        namespace, name = request.path_params["namespace"], request.path_params["name"]
+        namespace, name = key_of(self._model_of(request, session))
         parts = ModelPage(self._objects, self._render, namespace, name).parts()
         return self._show(
-            "model.html", session, here="models", parts=parts.html, namespace=namespace, name=name_of(model),
+            "model.html", session, here="models", parts=parts.html, namespace=namespace, name=name,
             live=f"{PREFIX}/models/{namespace}/{name}/live",
             window="day" if request.query_params.get("window") == "day" else "",
         )  # fmt: skip
 
     async def _series(self, request: Request, session: Session) -> Response:
         """Return the columns of the charts. `note` says why they are not those of the Prometheus in the settings."""
-        model = self._model_of(request, session)
-        namespace, name = namespace_of(model), name_of(model)
+        namespace, name = key_of(self._model_of(request, session))
         step = COARSE if request.query_params.get("window") == "day" else FINE
         now = self._objects.now().timestamp()
         day = await self._prometheus.day(namespace, name) if self._prometheus and step is COARSE else Day({})
@@ -239,7 +237,8 @@ class Dashboard:
         return self._show("events.html", session, here="events", parts=parts.html, phase=phase, live=live)
 
     async def _event(self, request: Request, session: Session) -> Response:
-        event, (namespace, name) = self._event_of(request, session), self._visible(request, session, "event")
+        event = self._event_of(request, session)
+        namespace, name = key_of(event)
         parts = EventPage(self._objects, self._render, namespace, name).parts()
         return self._show(
             "event.html", session, here="events", parts=parts.html, command=replay_command(event),
@@ -254,12 +253,9 @@ class Dashboard:
         return event
 
     async def _logs(self, request: Request, session: Session) -> Response:
-        model = self._model_of(request, session)
-        namespace, name = self._visible(request, session, "model")
+        namespace, name = key_of(self._model_of(request, session))
         lines, note = await self._tools.logs(session, namespace, name)
-        return self._show(
-            "logs.html", session, here="models", namespace=namespace, name=name_of(model), lines=lines, note=note
-        )
+        return self._show("logs.html", session, here="models", namespace=namespace, name=name, lines=lines, note=note)
 
     async def _doctor(self, _request: Request, session: Session) -> Response:
         return self._show("doctor.html", session, here="doctor", found=self._tools.findings)
@@ -302,7 +298,7 @@ class Dashboard:
 
     async def _act(self, request: Request, session: Session, form: dict[str, str]) -> Response:
         action, model = self._action_of(request, session)
-        namespace, name = self._visible(request, session, "model")
+        namespace, name = key_of(model)
         try:
             command = action.command(model, form)
             await self._run(session, lambda api: action.run(api, name, namespace, form), command)
@@ -314,7 +310,8 @@ class Dashboard:
     async def _replay(self, request: Request, session: Session, _form: dict[str, str]) -> Response:
         from serving.client.models.model_events import replay
 
-        event, (namespace, name) = self._event_of(request, session), self._visible(request, session, "event")
+        event = self._event_of(request, session)
+        namespace, name = key_of(event)
         command = replay_command(event)
         await self._run(session, lambda api: replay(api, event), command)
         session.notices.append(f"Done: {command}")
@@ -330,8 +327,7 @@ class Dashboard:
         log.info("dashboard: %s: `%s`", session.user, command)
 
     async def _try(self, request: Request, session: Session) -> Response:
-        self._model_of(request, session)
-        namespace, name = self._visible(request, session, "model")
+        namespace, name = key_of(self._model_of(request, session))
         example, error = "", ""
         if request.query_params.get("example"):
             try:
@@ -343,8 +339,7 @@ class Dashboard:
         )
 
     async def _send_try(self, request: Request, session: Session, form: dict[str, str]) -> Response:
-        self._model_of(request, session)
-        namespace, name = self._visible(request, session, "model")
+        namespace, name = key_of(self._model_of(request, session))
         body, result, error = form.get("body", ""), None, ""
         try:
             result = await self._tools.predict(session, namespace, name, body)
