@@ -227,7 +227,7 @@ class Dashboard:
 
     async def _pools(self, _request: Request, session: Session) -> Response:
         parts = PoolsPage(self._objects, self._render, session).parts()
-        gpus = await self._tools.gpus()
+        gpus = await self._tools.gpus(session)
         return self._show("pools.html", session, here="pools", parts=parts.html, gpus=gpus, live=f"{PREFIX}/pools/live")
 
     async def _events(self, request: Request, session: Session) -> Response:
@@ -258,7 +258,7 @@ class Dashboard:
         return self._show("logs.html", session, here="models", namespace=namespace, name=name, lines=lines, note=note)
 
     async def _doctor(self, _request: Request, session: Session) -> Response:
-        return self._show("doctor.html", session, here="doctor", found=self._tools.findings)
+        return self._show("doctor.html", session, here="doctor", found=self._tools.findings_for(session))
 
     async def _examine(self, _request: Request, session: Session, _form: dict[str, str]) -> Response:
         await self._tools.examine(session)

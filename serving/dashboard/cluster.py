@@ -1,34 +1,41 @@
 """The dashboard on Kubernetes: users log in with a bearer token, which all requests use.
 
-So the cluster's own authentication and RBAC decide. The dashboard's service account only reads.
+So the cluster's own authentication and RBAC decide. The dashboard's service account only reads, for the pages and for
+doctor.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any, Final
 from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
 
+from clusters.base.clock import Clock
 from clusters.base.errors import Forbidden, KnodelError
-from clusters.base.objects import MODEL, Kind, Object, namespace_of
+from clusters.base.objects import MODEL, Kind, Object, namespace_of, timestamp
 from serving.client.api import ApiCalls
 from serving.client.api_server import ApiServer
+from serving.client.client import Client
 from serving.client.effects import Call
 from serving.client.errors import ClientError
 from serving.client.http import ServerAddress
 from serving.client.inference.ingress import IngressTarget
-from serving.client.kube_credentials import Credentials
 from serving.client.kubeconfig import KubeContext
+from serving.client.models import gpus
 from serving.client.models.logs import logs
 from serving.dashboard.audit import AuditRecords
-from serving.dashboard.commands import run_operation
+from serving.dashboard.commands import run_command, run_operation
 from serving.dashboard.objects import Objects
 from serving.dashboard.sessions import Session, Sessions
 from serving.dashboard.tools import (
+    GPUS_EVERY,
     TAIL,
     Findings,
     GpuReading,
@@ -46,19 +53,20 @@ ACCESS_REVIEW: Final = Kind(
     "authorization.k8s.io", "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", namespaced=False
 )
 SECONDS: Final = 30.0
+OF_THE_COMMAND: Final = frozenset({"rights", "ingress"})
+"""Checks of doctor that concern the user and the machine of the command."""
 MOST_NAMESPACES: Final = 200
 """Namespaces with Models whose rights are asked for one by one, for a user without rights in all."""
 
 
 class ClusterAccess:
-    """The rights of a bearer token. `cluster` is the cluster's entry of a kubeconfig."""
+    """The rights of a bearer token at the cluster of `context`, whose user it replaces."""
 
     takes_token = True
     user = ""
 
-    def __init__(self, context: str, cluster: Mapping[str, Any], sessions: Sessions, objects: Objects) -> None:
+    def __init__(self, context: KubeContext, sessions: Sessions, objects: Objects) -> None:
         self._context = context
-        self._cluster = cluster
         self._sessions = sessions
         self._objects = objects
 
@@ -111,18 +119,23 @@ class ClusterAccess:
         return self._server(session.token)
 
     def _server(self, token: str) -> ApiServer:
-        credentials = Credentials(self._context, "", {"token": token}, self._cluster)
-        return ApiServer(self._context, self._cluster, credentials)
+        return KubeContext(self._context.name, "", "", {"token": token}, self._context.cluster).connect()
 
 
 class ClusterTools:
-    """The tools of Kubernetes."""
+    """The tools of Kubernetes. `context` has the rights of the dashboard itself."""
 
-    def __init__(self, access: ClusterAccess, objects: Objects, records: AuditRecords) -> None:
-        self.findings: Findings | None = None
+    def __init__(
+        self, access: ClusterAccess, objects: Objects, records: AuditRecords, clock: Clock, context: KubeContext
+    ) -> None:
         self._access = access
         self._objects = objects
         self._records = records
+        self._clock = clock
+        self._context = context
+        self._findings: Findings | None = None
+        self._examining = asyncio.Lock()
+        self._gpus: WeakKeyDictionary[Session, tuple[float, GpuReading]] = WeakKeyDictionary()
 
     async def logs(self, session: Session, namespace: str, name: str) -> tuple[list[tuple[str, str]], str]:
         """Return the last lines of all replicas, if the user may read them."""
@@ -136,12 +149,48 @@ class ClusterTools:
             return [], str(error)
 
     async def examine(self, session: Session) -> None:
-        """Refuse: the command needs rights that a page should not have. Raises KnodelError."""
-        raise KnodelError("on a cluster, doctor runs with your own rights: `knodel doctor --kube-context NAME`")
+        """Run `knodel doctor -A` with the rights of the dashboard, once for all users who ask for it meanwhile.
 
-    async def gpus(self) -> GpuReading:
-        """Name the command."""
-        return GpuReading(note="`knodel gpus -A --kube-context NAME` shows the GPUs of the nodes, and who holds them.")
+        Raises KnodelError.
+        """
+        self.findings_for(session)
+        before = self._findings
+        async with self._examining:
+            if self._findings is not before:
+                return
+            with NamedTemporaryFile("w", prefix="kubeconfig-", encoding="utf-8") as file:
+                file.write(kubeconfig_of(self._context))
+                file.flush()
+                environ = {**os.environ, "KUBECONFIG": file.name}
+                rows = await run_command(["doctor", "-A"], ("--kube-context", self._context.name), environ)
+            seen = [row for row in rows if row["check"] not in OF_THE_COMMAND]
+            self._findings = Findings(timestamp(self._clock.now()), seen)
+
+    def findings_for(self, session: Session) -> Findings | None:
+        """Return what doctor found when it ran last. Raises Forbidden for users who do not see all namespaces."""
+        if session.namespaces is not None:
+            raise Forbidden(
+                "doctor shows Models of all namespaces, and you may not list them: "
+                "`knodel doctor --kube-context NAME -n NAMESPACE` checks yours"
+            )
+        return self._findings
+
+    async def gpus(self, session: Session) -> GpuReading:
+        """Return what `knodel gpus -A` shows with the rights of the user: to list nodes, and Pods of all namespaces."""
+        now = self._clock.monotonic()
+        read_at, reading = self._gpus.get(session, (now, None))
+        if reading is None or now - read_at > GPUS_EVERY:
+            reading = await asyncio.to_thread(self._read_gpus, session)
+            self._gpus[session] = (now, reading)
+        return reading
+
+    def _read_gpus(self, session: Session) -> GpuReading:
+        try:
+            view = gpus.read_view(Client(self._access.connect(session), SECONDS), None, ())
+        except KnodelError as error:
+            return GpuReading(note=str(error))
+        note = "" if view.inventory.nodes else "No node of the cluster has GPUs."
+        return GpuReading(nodes=list(gpus.rows(view)), note=note, notes=list(gpus.lines(view)))
 
     def audit(self) -> Sequence[dict[str, Any]]:
         """Return the actions of this process; the API server's audit log has all changes."""
@@ -174,18 +223,33 @@ class ClusterTools:
         )
 
 
-def cluster_entry(context: str, environ: Mapping[str, str] = os.environ) -> tuple[str, Mapping[str, Any]]:
-    """Return the name and the entry of a kubeconfig's cluster; without a context, of the cluster of this Pod.
+def own_context(name: str, environ: Mapping[str, str] = os.environ) -> KubeContext:
+    """Return a context of the kubeconfig; without a name, the cluster and the service account of this Pod.
 
     Raises ClientError.
     """
-    if context:
-        return context, KubeContext.find(context, environ).cluster
+    if name:
+        return KubeContext.find(name, environ)
     host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:
         raise ClientError("this process runs in no Pod: give --kube-context NAME")
-    name = f"[{host}]" if ":" in host else host
-    return IN_CLUSTER, {"server": f"https://{name}:{port}", "certificate-authority": str(ACCOUNT / "ca.crt")}
+    address = f"https://{f'[{host}]' if ':' in host else host}:{port}"
+    cluster = {"server": address, "certificate-authority": str(ACCOUNT / "ca.crt")}
+    return KubeContext(IN_CLUSTER, "default", "", {"tokenFile": str(ACCOUNT / "token")}, cluster)
+
+
+def kubeconfig_of(context: KubeContext) -> str:
+    """Return a kubeconfig with this context alone."""
+    named = {"name": context.name}
+    return json.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{**named, "cluster": context.cluster}],
+            "users": [{**named, "user": context.user}],
+            "contexts": [{**named, "context": {"cluster": context.name, "user": context.name}}],
+        }
+    )
 
 
 def _review(kind: Kind) -> dict[str, Any]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from clusters.base.errors import KnodelError
@@ -31,16 +31,17 @@ async def run_operation(connect: Callable[[], Server], operation: Callable[[ApiC
     return await asyncio.to_thread(run)
 
 
-async def run_command(words: Sequence[str], state: Path) -> Any:
-    """Return what `knodel WORDS -o json` prints about the platform in `state`. Raises KnodelError if it fails.
+async def run_command(words: Sequence[str], target: Sequence[str], environ: Mapping[str, str] = os.environ) -> Any:
+    """Return what `knodel WORDS -o json` prints. Raises KnodelError if it fails.
 
+    `target` are the options that select the platform or the cluster: `--state FOLDER`, `--kube-context NAME`.
     A process of its own keeps the imports and the blocking checks of commands such as `doctor` out of the platform.
     """
-    arguments = [*words, "-o", "json", "--state", str(state)]
+    arguments = [*words, "-o", "json", *target]
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "serving.cli.main", *arguments,
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        limit=MOST_OUTPUT,
+        limit=MOST_OUTPUT, env=dict(environ),
     )  # fmt: skip
     try:
         output, errors = await asyncio.wait_for(process.communicate(), COMMAND_SECONDS)

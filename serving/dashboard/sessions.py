@@ -23,7 +23,7 @@ MOST_SESSIONS: Final = 64
 _BYTES: Final = 32
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, slots=True, weakref_slot=True)
 class Session:
     """One login: `id` is the value of its cookie, `csrf` that of the hidden field of its forms.
 

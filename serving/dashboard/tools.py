@@ -47,6 +47,16 @@ class Findings:
     at: str
     rows: Sequence[dict[str, Any]]
 
+    @property
+    def skipped(self) -> int:
+        """The number of checks whose rights are missing."""
+        return sum(not row.get("seen", True) for row in self.rows)
+
+    @property
+    def good(self) -> int:
+        """The number of checks that ran and found no problem."""
+        return sum(bool(row["ok"]) for row in self.rows) - self.skipped
+
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
@@ -60,16 +70,23 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class GpuReading:
-    """The GPUs, or why they cannot be read."""
+    """The GPUs, or a note why they cannot be read.
+
+    `rows` are those of one machine, `nodes` the cells of `knodel gpus` for a cluster, and `notes` its lines after them.
+    """
 
     rows: Sequence[dict[str, Any]] = ()
     note: str = ""
+    nodes: Sequence[Sequence[str]] = ()
+    notes: Sequence[str] = ()
 
 
 class Tools(Protocol):
     """What depends on the kind of platform."""
 
-    findings: Findings | None
+    def findings_for(self, session: Session) -> Findings | None:
+        """Return what doctor found when it ran last. Raises Forbidden."""
+        ...
 
     async def logs(self, session: Session, namespace: str, name: str) -> tuple[list[tuple[str, str]], str]:
         """Return the last lines of all replicas as (replica, line), and a note why there are none."""
@@ -79,7 +96,7 @@ class Tools(Protocol):
         """Run doctor, and keep its findings. Raises KnodelError."""
         ...
 
-    async def gpus(self) -> GpuReading:
+    async def gpus(self, session: Session) -> GpuReading:
         """Return the GPUs and who holds them."""
         ...
 
@@ -100,12 +117,13 @@ class LocalTools:
     """The tools of one machine."""
 
     def __init__(self, state: Path, access: Access, records: AuditRecords, clock: Clock) -> None:
-        self.findings: Findings | None = None
+        self._findings: Findings | None = None
         self._state = state
         self._platform = PlatformRef(state)
         self._access = access
         self._clock = clock
         self._records = records
+        self._target = ("--state", str(state))
         self._gpus: tuple[float, GpuReading] | None = None
 
     async def logs(self, session: Session, namespace: str, name: str) -> tuple[list[tuple[str, str]], str]:
@@ -122,15 +140,19 @@ class LocalTools:
 
     async def examine(self, session: Session) -> None:
         """Run `knodel doctor`. Raises KnodelError."""
-        rows = await run_command(["doctor"], self._state)
-        self.findings = Findings(timestamp(self._clock.now()), rows)
+        rows = await run_command(["doctor"], self._target)
+        self._findings = Findings(timestamp(self._clock.now()), rows)
 
-    async def gpus(self) -> GpuReading:
+    def findings_for(self, session: Session) -> Findings | None:
+        """Return what doctor found when it ran last."""
+        return self._findings
+
+    async def gpus(self, session: Session) -> GpuReading:
         """Run `knodel gpus`, at most once in GPUS_EVERY seconds."""
         now = self._clock.monotonic()
         if self._gpus is None or now - self._gpus[0] > GPUS_EVERY:
             try:
-                found = await run_command(["gpus", "-A"], self._state)
+                found = await run_command(["gpus", "-A"], self._target)
                 reading = GpuReading(
                     found.get("gpus") or (), "" if found.get("gpus") else "This machine has no NVIDIA GPUs."
                 )

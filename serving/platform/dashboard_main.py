@@ -29,7 +29,7 @@ from clusters.runtime.manager.process import Listeners, run_process
 from serving.control_api.server import DASHBOARD, listen, make_server
 from serving.dashboard.app import Dashboard
 from serving.dashboard.audit import AuditRecords
-from serving.dashboard.cluster import ClusterAccess, ClusterTools, cluster_entry
+from serving.dashboard.cluster import ClusterAccess, ClusterTools, own_context
 from serving.dashboard.history import History
 from serving.dashboard.objects import Objects
 from serving.dashboard.prometheus import PrometheusHistory
@@ -54,7 +54,7 @@ async def serve(options: Options, port: int, hosts: frozenset[str], stop: asynci
     """Serve the dashboard until `stop` is set. Raises KnodelError."""
     clock = SystemClock()
     settings = ConfigFile(options.config, settings_from_text, clock).value
-    name, entry = cluster_entry(options.kube_context or "")
+    context = own_context(options.kube_context or "")
     connecting = KubernetesCluster.connect(options.kube_context or None, options.kubeconfig, user_agent=NAME)
     async with connecting as cluster:
         selectors = {POD: LABEL_MODEL, POD_AUTOSCALER: LABEL_MODEL}
@@ -62,8 +62,8 @@ async def serve(options: Options, port: int, hosts: frozenset[str], stop: asynci
         history, sessions = History(), Sessions(clock)
         objects = Objects(informers, history, clock, lambda: settings.prices)
         sampler = Sampler(objects.pods, partial(PodHttpClient, TIMEOUT), history, clock)
-        access = ClusterAccess(name, entry, sessions, objects)
-        tools = ClusterTools(access, objects, AuditRecords())
+        access = ClusterAccess(context, sessions, objects)
+        tools = ClusterTools(access, objects, AuditRecords(), clock, context)
         url = settings.dashboard.prometheus_url
         prometheus = PrometheusHistory(url, clock) if url else None
         app = Dashboard(objects, sampler, sessions, access, tools, clock, HOSTS | hosts, prometheus)

@@ -33,8 +33,11 @@ CORE = ("controller", "webhook", "activator", "autoscaler")
 """The Deployments of Knative Serving that every revision needs to start."""
 
 
-def examine_cluster(session: Session, context: str) -> Iterator[Finding]:
-    """Run all checks, in the order of their dependencies; stop after the first if the API server does not respond."""
+def examine_cluster(session: Session, context: str, namespace: str | None) -> Iterator[Finding]:
+    """Run all checks, in the order of their dependencies; stop after the first if the API server does not respond.
+
+    Models are those of `namespace`, None for all.
+    """
     try:
         client = session.client(PROBE_TIMEOUT)
         version = client.read("/version")
@@ -59,7 +62,7 @@ def examine_cluster(session: Session, context: str) -> Iterator[Finding]:
         yield doctor.check_version(deployments, VERSION)
     yield from _settings_and_ingress(client, context)
     if model.ok:
-        yield from examine_there(client, session.namespace, context)
+        yield from examine_there(client, namespace, context)
 
 
 def _permissions(namespace: str) -> list[Permission]:

@@ -11,9 +11,9 @@ from clusters.base.objects import CONFIG_MAP, Kind, Object, name_of
 from serving.cli.doctor import gpus as doctor
 from serving.cli.doctor.cluster import Unreadable, check_flags
 from serving.cli.doctor.findings import Finding
-from serving.cli.gpus.cluster import read_view
 from serving.client.client import Client
 from serving.client.installed import installed_settings
+from serving.client.models.gpus import read_view
 from serving.makers.knative_flags import NAMESPACE, Flag
 from serving.types.model import Model
 from serving.types.settings.settings import ServerSettings

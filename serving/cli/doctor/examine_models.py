@@ -8,12 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from clusters.base.errors import Forbidden, KnodelError
-from clusters.base.objects import EVENT_SOURCE, MODEL, POD, Kind, Object
+from clusters.base.objects import EVENT_SOURCE, MODEL, POD, Kind, Object, labels_of
 from serving.cli.doctor import models as doctor
 from serving.cli.doctor.examine_gpus import examine_gpus
 from serving.cli.doctor.findings import Finding
 from serving.client.client import Client
 from serving.engines.base.registry import FORMATS, is_installed
+from serving.types.annotations import LABEL_MODEL
 
 CONNECT_TIMEOUT: Final = 3.0  # s for one connection
 MAX_HOSTS: Final = 32
@@ -39,8 +40,8 @@ def examine_here(client: Client) -> Iterator[Finding]:
     yield from _sources(client, None)
 
 
-def examine_there(client: Client, namespace: str, context: str) -> Iterator[Finding]:
-    """Run the checks for a namespace of a cluster, where engines and network are those of the Pods."""
+def examine_there(client: Client, namespace: str | None, context: str) -> Iterator[Finding]:
+    """Run the checks for a namespace of a cluster, or for all, where engines and network are those of the Pods."""
     models = yield from _listed(client, MODEL, namespace, "models")
     if models is not None:
         yield doctor.check_models(models)
@@ -50,7 +51,7 @@ def examine_there(client: Client, namespace: str, context: str) -> Iterator[Find
         yield from examine_gpus(client, context, models)
     pods = yield from _listed(client, POD, namespace, "images")
     if pods is not None:
-        yield doctor.check_images(pods)
+        yield doctor.check_images(pods if namespace else [pod for pod in pods if LABEL_MODEL in labels_of(pod)])
     yield from _sources(client, namespace)
 
 

@@ -1,1 +1,1 @@
-"""What `knodel gpus` shows: the GPUs of a cluster by its API, and those of this machine by NVML."""
+"""What `knodel gpus` shows of the GPUs of this machine, by NVML."""

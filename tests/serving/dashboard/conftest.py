@@ -73,7 +73,11 @@ class FixedTools:
         """Nothing is found."""
         self.findings = Findings("2026-01-01T00:00:00Z", [])
 
-    async def gpus(self) -> GpuReading:
+    def findings_for(self, session: Session) -> Findings | None:
+        """The findings."""
+        return self.findings
+
+    async def gpus(self, session: Session) -> GpuReading:
         """The GPUs."""
         return self.gpu
 

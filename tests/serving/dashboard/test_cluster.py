@@ -4,31 +4,89 @@ from __future__ import annotations
 
 import http.server
 import json
+import re
 import threading
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+import httpx
 import pytest
 
+from clusters.base.distribution import VERSION
 from clusters.base.errors import Forbidden, KnodelError
 from clusters.base.objects import MODEL
 from serving.client.errors import ClientError
+from serving.client.kubeconfig import KubeContext
 from serving.dashboard.app import Dashboard
 from serving.dashboard.audit import AuditRecords
-from serving.dashboard.cluster import ClusterAccess, ClusterTools, cluster_entry
+from serving.dashboard.cluster import ClusterAccess, ClusterTools, own_context
 from serving.dashboard.sampler import Sampler
 from serving.platform.dashboard_main import OnlyDashboard
-from tests.serving.dashboard.conftest import BASE, Desk, form_headers
+from tests.autoscaler.gpu.objects import node, pod
+from tests.serving.dashboard.conftest import BASE, Desk, csrf_of, form_headers
 from tests.serving.dashboard.test_pages import model
 
-USERS = {"ann": None, "ben": {"default"}, "eve": set[str]()}
+USERS = {"ann": None, "ben": {"default"}, "eve": set[str](), "dashboard": None}
 """The namespaces in which a user may do everything, by token; None for all."""
 
 
+DASHBOARD = "dashboard"
+"""The token of the dashboard's own service account."""
+RUNNING = {
+    "spec": {"template": {"spec": {"containers": [{"image": f"knodel.dev/controller:{VERSION}"}]}}},
+    "status": {"conditions": [{"type": "Available", "status": "True"}]},
+}
+SYSTEM = "/apis/apps/v1/namespaces/knodel-system/deployments"
+KNATIVE = "/apis/apps/v1/namespaces/knative-serving/deployments"
+CONFIG = "/api/v1/namespaces/knodel-system/configmaps/knodel-config"
+FLAGS = "/api/v1/namespaces/knative-serving/configmaps"
+OBJECTS: dict[str, Any] = {
+    "/version": {"major": "1", "minor": "35", "gitVersion": "v1.35.0"},
+    "/apis/serving.knative.dev/v1": {"resources": [{"name": "revisions"}]},
+    "/apis/knodel.dev/v1alpha1": {"resources": [{"name": "models"}]},
+    SYSTEM: [{**RUNNING, "metadata": {"name": "knodel-controller"}}],
+    KNATIVE: [
+        {**RUNNING, "metadata": {"name": name}} for name in ("controller", "webhook", "activator", "autoscaler")
+    ],
+    CONFIG: {"metadata": {"name": "knodel-config"}, "data": {"config.yaml": "gateway: {address: 127.0.0.1, port: 9}"}},
+    "/apis/knodel.dev/v1alpha1/models": [
+        {
+            "metadata": {"name": "rose", "namespace": "other"}, "spec": {},
+            "status": {"conditions": [{"type": "Ready", "status": "False", "reason": "LoadFailed"}]},
+        }
+    ],
+    "/apis/knodel.dev/v1alpha1/eventsources": [],
+    "/api/v1/nodes": [node("a"), node("plain", {})],
+    "/api/v1/pods": [
+        pod("chat-1", "a", 2, namespace="default", model="chat"),
+        {"metadata": {"name": "p", "namespace": "x"},
+         "status": {"containerStatuses": [{"image": "i", "state": {"waiting": {"reason": "ErrImagePull"}}}]}},
+    ],
+}  # fmt: skip
+"""What the API server has, by path. The Pod without a Model is none of the dashboard's business."""
+
+
+ABSENT = "the server could not find the requested resource"
+
+
 class Reviews(http.server.BaseHTTPRequestHandler):
-    """As much of an API server as a login needs."""
+    """As much of an API server as a login, doctor and the view of the GPUs need."""
 
     seen: ClassVar[list[str]] = []
+    refused: ClassVar[set[tuple[str, str]]] = set()
+    """Users and paths that are refused."""
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        user = self.headers.get("authorization", "").removeprefix("Bearer ")
+        self.seen.append(f"{user} {path}")
+        if (user, path) in self.refused:
+            words = f'User "{user}" cannot read {path}'
+            self._answer(403, {"kind": "Status", "reason": "Forbidden", "message": words, "code": 403})
+        elif (found := OBJECTS.get(path)) is None:
+            self._answer(404, {"kind": "Status", "reason": "NotFound", "message": ABSENT, "code": 404})
+        else:
+            self._answer(200, {"items": found} if isinstance(found, list) else found)
 
     def do_POST(self) -> None:
         body: dict[str, Any] = json.loads(self.rfile.read(int(self.headers["content-length"])))
@@ -60,6 +118,7 @@ class Reviews(http.server.BaseHTTPRequestHandler):
 def entry() -> Iterator[dict[str, str]]:
     """The entry of a kubeconfig for an API server that runs."""
     Reviews.seen.clear()
+    Reviews.refused.clear()
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Reviews)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -72,8 +131,9 @@ def entry() -> Iterator[dict[str, str]]:
 @pytest.fixture
 async def cluster_desk(desk: Desk, entry: dict[str, str]) -> Desk:
     """The dashboard as on Kubernetes."""
-    access = ClusterAccess("test", entry, desk.sessions, desk.objects)
-    tools = ClusterTools(access, desk.objects, AuditRecords())
+    context = KubeContext("test", "default", "", {"token": DASHBOARD}, entry)
+    access = ClusterAccess(context, desk.sessions, desk.objects)
+    tools = ClusterTools(access, desk.objects, AuditRecords(), desk.clock, context)
     sampler = Sampler((), lambda: pytest.fail("not sampled"), desk.history, desk.clock)
     desk.app = Dashboard(desk.objects, sampler, desk.sessions, access, tools, desk.clock, {"127.0.0.1"})
     await desk.add(MODEL, model())
@@ -135,30 +195,81 @@ async def test_the_cookie_of_a_page_behind_tls_is_secure(cluster_desk: Desk) -> 
 
 
 async def test_actions_are_done_with_the_users_token(cluster_desk: Desk) -> None:
-    access = ClusterAccess("test", {"server": "http://127.0.0.1:1"}, cluster_desk.sessions, cluster_desk.objects)
+    context = KubeContext("test", "default", "", {}, {"server": "http://127.0.0.1:1"})
+    access = ClusterAccess(context, cluster_desk.sessions, cluster_desk.objects)
     session = cluster_desk.sessions.start("ann", "ann-token")
     assert access.connect(session).credentials() == {"Authorization": "Bearer ann-token"}
 
 
 async def test_only_who_may_change_a_model_may_try_it(cluster_desk: Desk, entry: dict[str, str]) -> None:
-    access = ClusterAccess("test", entry, cluster_desk.sessions, cluster_desk.objects)
-    tools = ClusterTools(access, cluster_desk.objects, AuditRecords())
+    context = KubeContext("test", "default", "", {}, entry)
+    access = ClusterAccess(context, cluster_desk.sessions, cluster_desk.objects)
+    tools = ClusterTools(access, cluster_desk.objects, AuditRecords(), cluster_desk.clock, context)
     with pytest.raises(Forbidden, match="may not update models"):
         await tools.predict(cluster_desk.sessions.start("eve", "eve"), "default", "iris", "{}")
     with pytest.raises(ClientError, match="no address"):
         await tools.predict(cluster_desk.sessions.start("ben", "ben"), "default", "iris", "{}")
 
 
+async def logged_in(desk: Desk, token: str) -> httpx.AsyncClient:
+    browser = desk.browser()
+    assert (await browser.post("/dashboard/login", data={"token": token}, headers=form_headers())).status_code == 200
+    return browser
+
+
+async def examined(browser: httpx.AsyncClient) -> httpx.Response:
+    """The page of doctor after its checks have run."""
+    csrf = csrf_of((await browser.get("/dashboard/")).text)
+    answer = await browser.post("/dashboard/doctor", data={"csrf": csrf}, headers=form_headers())
+    return await browser.get("/dashboard/doctor") if answer.status_code == 303 else answer
+
+
+async def test_doctor_runs_with_the_rights_of_the_dashboard(cluster_desk: Desk) -> None:
+    browser = await logged_in(cluster_desk, "ann")
+    assert 'id="examine">Run the checks' in (await browser.get("/dashboard/doctor")).text
+    Reviews.refused |= {(DASHBOARD, f"{FLAGS}/config-features"), (DASHBOARD, SYSTEM)}
+    text = (await examined(browser)).text
+    assert not [line for line in Reviews.seen if line.startswith("ann /")]
+    pairs = re.findall(r'<span class="state[^>]*>(\w+)</span><div><b>([^<]+)</b>', text)
+    found = {check: state for state, check in pairs}
+    assert found["Kubernetes"] == found["Knative&#39;s Deployments"] == found["settings"] == found["images"] == "Good"
+    assert found["Knodel"] == "Skipped" and f"cannot read {SYSTEM}" in text
+    assert found["models"] == "Problem" and "other/rose (LoadFailed)" in text
+    assert not {"rights", "ingress"} & found.keys()
+    assert re.search(r"\d+ of \d+ checks are good, \d+ skipped", text)
+
+
+async def test_doctor_is_for_users_who_see_all_namespaces(cluster_desk: Desk) -> None:
+    await examined(await logged_in(cluster_desk, "ann"))
+    browser = await logged_in(cluster_desk, "ben")
+    Reviews.seen.clear()
+    for answer in (await browser.get("/dashboard/doctor"), await examined(browser)):
+        assert answer.status_code == 403
+        assert "rose" not in answer.text and "knodel doctor --kube-context NAME -n NAMESPACE" in answer.text
+    assert not Reviews.seen
+
+
+async def test_the_gpus_are_read_with_the_rights_of_the_user(cluster_desk: Desk) -> None:
+    browser = await logged_in(cluster_desk, "ann")
+    text = (await browser.get("/dashboard/pools")).text
+    assert '<tr><th scope="row">a</th><td>nvidia.com/gpu</td>' in text and "Model default/chat 2" in text
+    lists = [line for line in Reviews.seen if line.endswith("/nodes")]
+    assert lists == ["ann /api/v1/nodes"]
+    await browser.get("/dashboard/pools")
+    assert [line for line in Reviews.seen if line.endswith("/nodes")] == lists  # as read before
+    Reviews.refused.add(("ben", "/api/v1/nodes"))
+    text = (await (await logged_in(cluster_desk, "ben")).get("/dashboard/pools")).text
+    assert "cannot read /api/v1/nodes" in text and "default/chat" not in text
+
+
 def test_the_cluster_of_a_pod() -> None:
-    name, entry = cluster_entry("", {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "6443"})
-    assert (name, entry["server"]) == ("in-cluster", "https://[fd00::1]:6443")
+    found = own_context("", {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "6443"})
+    assert (found.name, found.cluster["server"]) == ("in-cluster", "https://[fd00::1]:6443")
     with pytest.raises(KnodelError, match="runs in no Pod"):
-        cluster_entry("", {})
+        own_context("", {})
 
 
 async def test_other_paths_lead_to_the_dashboard_or_nowhere(desk: Desk) -> None:
-    import httpx
-
     browser = httpx.AsyncClient(transport=httpx.ASGITransport(OnlyDashboard(desk.app)), base_url=BASE)
     start = await browser.get("/")
     assert (start.status_code, start.headers["location"]) == (307, "/dashboard/")

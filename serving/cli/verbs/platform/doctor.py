@@ -18,17 +18,18 @@ from serving.client.errors import FAILED, UsageError
     "doctor",
     examples=[
         ("Check this machine and its platform", "knodel doctor"),
-        ("Check a cluster", "knodel doctor --kube-context NAME"),
+        ("Check a cluster, with the Models of all namespaces", "knodel doctor -A --kube-context NAME"),
     ],
 )
 @click.option("--config", "config", type=click.Path(dir_okay=False), help="Settings file (YAML) of the platform.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="On a cluster, check Models of all namespaces.")
 @click.option("--full", is_flag=True, help="Read all stored copies of model files, of any size.")
-def command(session: Session, config: str | None, full: bool) -> int:
+def command(session: Session, config: str | None, full: bool, all_namespaces: bool) -> int:
     """Find problems on this machine or in a cluster, and their remedies. The exit code is 1 if there are problems."""
     findings, progress = [], ProgressLine(delay=PROGRESS_DELAY)
     try:
         progress.show("checking")
-        for finding in _examine(session, config, full):
+        for finding in _examine(session, config, full, all_namespaces):
             findings.append(finding)
             progress.show(f"checked {finding.check}")
     finally:
@@ -54,7 +55,7 @@ def _print(output: Output, findings: list[Finding]) -> None:
     output.table(["check", "state", "message"], lines, wrapped="message")
 
 
-def _examine(session: Session, config: str | None, full: bool) -> Iterator[Finding]:
+def _examine(session: Session, config: str | None, full: bool, all_namespaces: bool) -> Iterator[Finding]:
     """Run the checks of the machine or of the cluster; each imports modules that the other does not need."""
     if session.kube is None:
         from serving.cli.doctor.examine import examine
@@ -68,4 +69,4 @@ def _examine(session: Session, config: str | None, full: bool) -> Iterator[Findi
         raise UsageError("--full applies to a platform on this machine: omit it for a cluster")
     from serving.cli.doctor.examine_cluster import examine_cluster
 
-    return examine_cluster(session, session.kube.name)
+    return examine_cluster(session, session.kube.name, None if all_namespaces else session.namespace)

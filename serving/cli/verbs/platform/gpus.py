@@ -8,8 +8,9 @@ from clusters.base.objects import POD, Object
 from clusters.devices import nvml
 from clusters.devices.machine import DevicesError
 from serving.cli.context import Session, all_namespaces_option, verb
-from serving.cli.gpus import cluster, machine
+from serving.cli.gpus import machine
 from serving.client.errors import ClientError, UsageError
+from serving.client.models import gpus as cluster
 
 NO_GPUS = "no node of the cluster has GPUs: `kubectl get pods -A` shows whether a device plugin runs"
 
