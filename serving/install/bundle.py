@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from clusters.base.errors import KnodelError
@@ -12,6 +13,8 @@ from serving.types.loader import load_objects
 
 OVERLAYS = ("production", "edge", "testbed")
 """Names of the overlays. The first one is the default."""
+DASHBOARD = "dashboard"
+"""Name of the component that can be added to each overlay."""
 LABEL = "app.kubernetes.io/part-of"
 PART_OF = "knodel"
 """Value of `LABEL` on all installed objects, by which `uninstall` finds them."""
@@ -28,14 +31,30 @@ class BadManifests(KnodelError):
     """The manifests are unusable. Nothing was changed."""
 
 
-def rendered_path(overlay: str) -> Path:
-    """Return the file of an overlay in the package."""
-    return Path(__file__).parent / "manifests" / f"{overlay}.yaml"
+def rendered_path(name: str) -> Path:
+    """Return the file of an overlay or of the component DASHBOARD in the package."""
+    return Path(__file__).parent / "manifests" / f"{name}.yaml"
 
 
-def load_overlay(overlay: str) -> list[Object]:
-    """Return the objects of an overlay in the order of application. Raises BadManifests for an incomplete package."""
-    return in_order(_read(rendered_path(overlay)))
+def load_overlay(overlay: str, *, dashboard: bool = False) -> list[Object]:
+    """Return the objects of an overlay, with the dashboard if it is wanted, in the order of application.
+
+    Raises BadManifests for an incomplete package.
+    """
+    objects = _read(rendered_path(overlay))
+    return in_order([*objects, *load_dashboard(objects)] if dashboard else objects)
+
+
+def load_dashboard(objects: Sequence[Object]) -> list[Object]:
+    """Return the objects of the dashboard, with the image of the controller in `objects`. Raises BadManifests."""
+    [controller] = [obj for obj in objects if (obj["kind"], name_of(obj)) == ESSENTIAL[-1]]
+    container = controller["spec"]["template"]["spec"]["containers"][0]
+    image = {key: container[key] for key in ("image", "imagePullPolicy") if key in container}
+    found = _read(rendered_path(DASHBOARD))
+    for obj in found:
+        if obj["kind"] == controller["kind"]:
+            obj["spec"]["template"]["spec"]["containers"][0].update(image)
+    return found
 
 
 def load_folder(folder: Path) -> list[Object]:

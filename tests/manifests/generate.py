@@ -17,7 +17,7 @@ from clusters.base.objects import OWN_KINDS
 from serving.crds.admission import make_event_source_policies, make_policies
 from serving.crds.definition import make_crd
 from serving.crds.documents import make_json_schema, make_reference
-from serving.install.bundle import OVERLAYS, rendered_path
+from serving.install.bundle import DASHBOARD, OVERLAYS, rendered_path
 from tests.manifests.alerts import make_prometheus_rule, rule_groups
 from tests.manifests.argo_cd import make_argo_cd_settings
 from tests.manifests.chart.generate import write_chart
@@ -30,6 +30,11 @@ CRDS = MANIFESTS / "base" / "crds"
 ADMISSION = MANIFESTS / "base" / "admission"
 MONITORING = MANIFESTS / "components" / "monitoring"
 ARGO_CD = MANIFESTS / "components" / "argo-cd"
+RENDERED = {
+    **{name: MANIFESTS / "overlays" / name for name in OVERLAYS},
+    DASHBOARD: MANIFESTS / "components" / DASHBOARD,
+}
+"""The folder of each rendered file, by its name."""
 TYPES, ALERTS = "serving/crds", "tests/manifests/alerts.py"
 
 
@@ -52,20 +57,20 @@ def generated() -> dict[Path, str]:
     }
 
 
-def sources_of(overlay: str) -> list[Path]:
-    """Every file that `kubectl kustomize` reads for the overlay."""
-    folders = (MANIFESTS / "base", MANIFESTS / "overlays" / overlay)
+def sources_of(name: str) -> list[Path]:
+    """Every file that `kubectl kustomize` reads for a rendered file."""
+    folders = (MANIFESTS / "base", RENDERED[name]) if name in OVERLAYS else (RENDERED[name],)
     return sorted(path for folder in folders for path in folder.rglob("*.yaml"))
 
 
-def head_of(overlay: str, body: str) -> str:
+def head_of(name: str, body: str) -> str:
     """The head of a rendered file, by its sources as they are now."""
     digest = hashlib.sha256()
-    for path in sources_of(overlay):
+    for path in sources_of(name):
         digest.update(f"{path.relative_to(MANIFESTS)}\n".encode() + path.read_bytes())
     content = hashlib.sha256(body.encode()).hexdigest()
     return (
-        f"# Made by `make manifests` from manifests/overlays/{overlay}: do not edit.\n"
+        f"# Made by `make manifests` from {RENDERED[name].relative_to(MANIFESTS.parent)}: do not edit.\n"
         f"# sources sha256:{digest.hexdigest()}\n# content sha256:{content}\n"
     )
 
@@ -76,10 +81,9 @@ def split_head(text: str) -> tuple[str, str]:
     return "".join(lines[:3]), "".join(lines[3:])
 
 
-def kustomize(overlay: str) -> str:
-    """What kubectl makes of the overlay. Raises CalledProcessError, FileNotFoundError without kubectl."""
-    folder = MANIFESTS / "overlays" / overlay
-    made = subprocess.run(["kubectl", "kustomize", str(folder)], check=True, capture_output=True, text=True)
+def kustomize(name: str) -> str:
+    """What kubectl makes of the folder. Raises CalledProcessError, FileNotFoundError without kubectl."""
+    made = subprocess.run(["kubectl", "kustomize", str(RENDERED[name])], check=True, capture_output=True, text=True)
     return made.stdout
 
 
@@ -87,16 +91,16 @@ def main() -> int:
     """Write every file."""
     for path, text in generated().items():
         path.write_text(text)
-    for overlay in OVERLAYS:
+    for name in RENDERED:
         try:
-            body = kustomize(overlay)
+            body = kustomize(name)
         except FileNotFoundError:
             print("kubectl is not on the PATH: it renders the overlays", file=sys.stderr)
             return 1
         except subprocess.CalledProcessError as error:
-            print(f"overlay {overlay}: {error.stderr.strip()}", file=sys.stderr)
+            print(f"{RENDERED[name]}: {error.stderr.strip()}", file=sys.stderr)
             return 1
-        rendered_path(overlay).write_text(head_of(overlay, body) + body)
+        rendered_path(name).write_text(head_of(name, body) + body)
     write_chart()
     return 0
 

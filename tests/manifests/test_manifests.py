@@ -33,7 +33,7 @@ from serving.makers.knative_flags import NAMESPACE as KNATIVE_NAMESPACE
 from serving.platform.router_main import DRAIN, LEAVING
 from serving.router.app import BODIES
 from serving.types.settings.settings import Settings
-from tests.manifests.generate import MANIFESTS, head_of, split_head
+from tests.manifests.generate import MANIFESTS, RENDERED, head_of, split_head
 
 SYSTEM = "knodel-system"
 COMPONENTS = ("autoscaler", "controller", "eventing", "router")
@@ -71,9 +71,10 @@ def pods(objects: list[Object]) -> dict[str, Object]:
     return found
 
 
-def test_the_rendered_file_is_what_its_sources_make(overlay: str) -> None:
-    head, body = split_head(rendered_path(overlay).read_text())
-    assert head == head_of(overlay, body), f"{rendered_path(overlay)} is old or was edited: run `make manifests`"
+@pytest.mark.parametrize("name", RENDERED)
+def test_the_rendered_file_is_what_its_sources_make(name: str) -> None:
+    head, body = split_head(rendered_path(name).read_text())
+    assert head == head_of(name, body), f"{rendered_path(name)} is old or was edited: run `make manifests`"
 
 
 def test_all_yaml_files_are_taken_by_the_loader_and_bear_our_label(objects: list[Object]) -> None:

@@ -7,7 +7,7 @@ import tomllib
 import pytest
 
 from serving.cli.projects import TEMPLATES
-from serving.install.bundle import OVERLAYS, rendered_path
+from serving.install.bundle import DASHBOARD, OVERLAYS, rendered_path
 from tests.release import contents
 from tests.release.build import ROOT, project_version, tracked_files
 from tests.release.environments import PYTHONS
@@ -65,7 +65,7 @@ def test_the_settings_of_the_build_name_the_same_files() -> None:
 def test_data_that_the_command_reads_is_in_the_packages() -> None:
     """`knodel install` applies the rendered overlays, `knodel init` copies the templates."""
     names = set(contents.packaged(tracked_files()))
-    needed = [*(rendered_path(overlay) for overlay in OVERLAYS), *TEMPLATES.glob("*/model.yaml")]
+    needed = [*(rendered_path(name) for name in (*OVERLAYS, DASHBOARD)), *TEMPLATES.glob("*/model.yaml")]
 
     assert {str(path.relative_to(ROOT)) for path in needed} <= names
     assert {f"{package}/py.typed" for package in contents.PACKAGES} <= names

@@ -10,9 +10,9 @@ from typing import Any, Final
 import yaml
 
 from clusters.base.distribution import VERSION
-from clusters.base.objects import Object, labels_of
+from clusters.base.objects import Object
 from serving.cli.doctor.cluster import MIN_MINOR_VERSION
-from serving.install.bundle import LABEL, PART_OF, load_overlay
+from serving.install.bundle import load_dashboard, load_overlay
 from tests.manifests.chart.documents import make_notes, make_readme, make_values_file
 from tests.manifests.chart.templates import Sources, make_templates
 from tests.manifests.chart.values import make_schema, make_values
@@ -28,15 +28,13 @@ IGNORED: Final = "*.orig\n*.swp\n.git/\n"
 def read_sources() -> Sources:
     """Read the objects of the production overlay and of the components."""
     enforcement = yaml.safe_load((COMPONENTS / "owner-enforcement" / "kustomization.yaml").read_text())
+    installation = load_overlay("production")
     return Sources(
-        installation=load_overlay("production"),
+        installation=installation,
         knative_eventing=_read("eventing", "addressable.yaml", "jobs.yaml"),
         config_readers=_read("config-readers", "binding.yaml"),
         monitoring=_read("monitoring", "pod-monitors.yaml", "prometheus-rule.yaml"),
-        dashboard=[
-            {**obj, "metadata": {**obj["metadata"], "labels": {**labels_of(obj), LABEL: PART_OF}}}
-            for obj in _read("dashboard", "rbac.yaml", "network-policies.yaml", "deployment.yaml")
-        ],
+        dashboard=load_dashboard(installation),
         model_namespace=_read("model-namespace", "network-policies.yaml"),
         finalizer_rules={
             patch["target"]["name"]: [change["value"] for change in yaml.safe_load(patch["patch"])]

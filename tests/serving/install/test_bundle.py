@@ -8,7 +8,7 @@ import pytest
 
 from clusters.base.objects import labels_of, name_of
 from serving.install.bundle import LABEL, OVERLAYS, PART_OF, BadManifests, load_folder, load_overlay, rendered_path
-from serving.install.kinds import UnknownKind
+from serving.install.kinds import ORDER, UnknownKind, kind_of
 
 CONFIG = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: knodel-config, namespace: knodel-system}\ndata: {}\n"
 
@@ -28,6 +28,22 @@ def test_objects_of_people_get_our_label(tmp_path: Path) -> None:
 def test_the_package_is_complete() -> None:
     for overlay in OVERLAYS:
         assert load_overlay(overlay)
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_the_dashboard_is_added_with_the_image_of_the_overlay(overlay: str) -> None:
+    plain, whole = load_overlay(overlay), load_overlay(overlay, dashboard=True)
+    added = [obj for obj in whole if obj not in plain]
+    assert len(added) == len(whole) - len(plain)
+    assert {obj["kind"] for obj in added} >= {"ServiceAccount", "ClusterRole", "NetworkPolicy", "Deployment", "Service"}
+    assert all(labels_of(obj)[LABEL] == PART_OF for obj in added)
+    containers = {
+        name_of(obj): obj["spec"]["template"]["spec"]["containers"][0] for obj in whole if obj["kind"] == "Deployment"
+    }
+    for key in ("image", "imagePullPolicy"):
+        assert containers["knodel-dashboard"].get(key) == containers["knodel-controller"].get(key)
+    kinds = [kind_of(obj) for obj in whole]
+    assert kinds == sorted(kinds, key=ORDER.index)
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ def test_a_cluster_has_to_be_named(verb: str, capsys: pytest.CaptureFixture[str]
     [
         (["--overlay", "edge", "--manifests", "."], "give only one of them"),
         (["--manifests", "/nowhere/at/all"], "No such file"),
+        (["--dashboard", "--manifests", "."], "add components/dashboard to the sources of --manifests"),
         (["--overlay", "huge"], "huge"),
         (["--timeout", "5"], "must be a duration"),
     ],

@@ -33,7 +33,7 @@ FORWARD = ("-n", "knodel-system", "port-forward", "service/knodel-dashboard")
 def command(session: Session, no_browser: bool, port: int) -> int:
     """Open the dashboard of the platform with a one-time link, which is valid for a minute.
 
-    For a cluster, forward a port to the Deployment of manifests/components/dashboard with kubectl, and open its login,
+    For a cluster, forward a port with kubectl to the Deployment of `knodel install --dashboard`, and open its login,
     which takes a bearer token.
     """
     if session.kube is not None:

@@ -28,25 +28,34 @@ from serving.install.bundle import OVERLAYS
 @click.option(
     "--manifests", metavar="DIR", type=click.Path(file_okay=False), help="Folder with your own YAML manifests."
 )
+@click.option(
+    "--dashboard", is_flag=True, help="Install the dashboard, too. An upgrade without it removes the dashboard."
+)
 @click.option("--configure-knative", is_flag=True, help="Set the Knative flags that Knodel needs.")
 @click.option("--dry-run", is_flag=True, help="Print the changes; make none.")
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until all parts run.")
 @timeout_option("180s")
-def command(session: Session, overlay: str | None, manifests: str | None, timeout: str, **how: Any) -> None:
+def command(
+    session: Session, overlay: str | None, manifests: str | None, dashboard: bool, timeout: str, **how: Any
+) -> None:
     """Install Knodel on a cluster that has Knative Serving, or upgrade it to this release."""
-    objects = _objects(overlay, manifests)
+    objects = _objects(overlay, manifests, dashboard)
     seconds = parse_timeout(timeout)
     asyncio.run(_install(session, objects, seconds, **how))
 
 
-def _objects(overlay: str | None, manifests: str | None) -> Sequence[Object]:
+def _objects(overlay: str | None, manifests: str | None, dashboard: bool) -> Sequence[Object]:
     from serving.install.bundle import BadManifests, load_folder, load_overlay
     from serving.install.kinds import UnknownKind
 
     if overlay and manifests:
         raise UsageError("--overlay selects built-in manifests, --manifests your own: give only one of them")
+    if dashboard and manifests:
+        raise UsageError(
+            "--dashboard adds to built-in manifests: add components/dashboard to the sources of --manifests"
+        )
     try:
-        return load_folder(Path(manifests)) if manifests else load_overlay(overlay or OVERLAYS[0])
+        return load_folder(Path(manifests)) if manifests else load_overlay(overlay or OVERLAYS[0], dashboard=dashboard)
     except (BadManifests, UnknownKind) as error:
         raise UsageError(str(error)) from error
 
