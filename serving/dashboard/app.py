@@ -1,11 +1,11 @@
-"""The dashboard as an ASGI application below /dashboard: login, pages, their streams, and forms."""
+"""The dashboard as an ASGI application below /dashboard: pages, their streams, and forms."""
 
 from __future__ import annotations
 
 import json
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Collection
 from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
@@ -20,11 +20,11 @@ from clusters.base.clock import Clock
 from clusters.base.errors import Forbidden, Invalid, KnodelError, NotFound
 from clusters.base.objects import Object, key_of
 from serving.client.errors import exit_code_of
-from serving.control_api.guard import refuse_repeated
 from serving.dashboard.access import Access
 from serving.dashboard.actions import ACTIONS, TIMEOUT, Action, replay_command, versions_of
 from serving.dashboard.commands import run_operation
-from serving.dashboard.guard import HEADERS, MOST_BODY, BadForm, check_host, check_origin, read_form
+from serving.dashboard.entrance import Entrance, LoginNeeded
+from serving.dashboard.guard import HEADERS, BadForm
 from serving.dashboard.history import COARSE, FINE
 from serving.dashboard.live import stream
 from serving.dashboard.objects import Objects
@@ -40,11 +40,6 @@ log = logging.getLogger(__name__)
 
 MOST_STREAMS: Final = 32
 """Streams that are open at the same time."""
-Endpoint = Callable[[Request, Session], Awaitable[Response]]
-
-
-class LoginNeeded(KnodelError):
-    """A request without a valid session."""
 
 
 class Dashboard:
@@ -63,11 +58,11 @@ class Dashboard:
         self._access = access
         self._tools = tools
         self._clock = clock
-        self._hosts = hosts
         self._prometheus = prometheus
         self._streams = 0
         self._rows: Rows = OrderedDict()
         self._render = Renderer()
+        self._entrance = Entrance(sessions, access, hosts, clock, self._render)
         self._app = self._routes()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -87,94 +82,21 @@ class Dashboard:
             ("/doctor", self._doctor), ("/audit", self._audit),
         ]  # fmt: skip
         post = [
-            ("/logout", self._logout), (f"{model}/do/{{action}}", self._act), (f"{model}/try", self._send_try),
-            (f"{event}/replay", self._replay), ("/doctor", self._examine),
+            ("/logout", self._entrance.log_out), (f"{model}/do/{{action}}", self._act),
+            (f"{model}/try", self._send_try), (f"{event}/replay", self._replay), ("/doctor", self._examine),
         ]  # fmt: skip
         routes = [
             Route(PREFIX, _to_start),
-            Route(f"{PREFIX}/login", self._login, methods=["GET", "POST"]),
+            Route(f"{PREFIX}/login", self._entrance.log_in, methods=["GET", "POST"]),
             Route(f"{PREFIX}/static/{{name}}", _static),
-            *(Route(PREFIX + path, self._page(endpoint), methods=["GET"]) for path, endpoint in get),
-            *(Route(PREFIX + path, self._form(endpoint), methods=["POST"]) for path, endpoint in post),
+            *(Route(PREFIX + path, self._entrance.page(endpoint), methods=["GET"]) for path, endpoint in get),
+            *(Route(PREFIX + path, self._entrance.form(endpoint), methods=["POST"]) for path, endpoint in post),
         ]
         handlers: dict[Any, Any] = {
-            LoginNeeded: self._ask_for_login, KnodelError: self._failed, 404: self._failed, 405: self._failed,
+            LoginNeeded: self._entrance.ask_for_login, KnodelError: self._failed, 404: self._failed, 405: self._failed,
             ClientDisconnect: _left, Exception: self._failed,
         }  # fmt: skip
         return Starlette(routes=routes, exception_handlers=handlers)
-
-    # Requests and sessions
-
-    def _checked(self, request: Request) -> Session:
-        """Return the session of a request. Raises Forbidden, LoginNeeded."""
-        self._check(request)
-        session = self._sessions.find(request.cookies.get(self._cookie(request), ""))
-        if session is None:
-            raise LoginNeeded("log in first")
-        return session
-
-    def _check(self, request: Request) -> None:
-        refusal = refuse_repeated((name, value) for name, value in request.headers.items())
-        if refusal is not None:
-            raise BadForm(refusal.message)
-        check_host(request.headers, self._hosts)
-        self._access.check_peer(request.scope)
-
-    def _cookie(self, request: Request) -> str:
-        """Return the name of the cookie. It has the port, because browsers share cookies between ports."""
-        return f"knodel-dashboard-{request.url.port or 80}"
-
-    def _page(self, endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
-        async def answer(request: Request) -> Response:
-            return await endpoint(request, self._checked(request))
-
-        return answer
-
-    def _form(self, endpoint: Callable[[Request, Session, dict[str, str]], Awaitable[Response]]) -> Any:
-        async def answer(request: Request) -> Response:
-            session = self._checked(request)
-            check_origin(request.headers)
-            form = read_form(request.headers.get("content-type", ""), await _body(request))
-            if not session.allows(form.pop("csrf", "")):
-                raise Forbidden("the form is not of this session: reload the page and send it again")
-            return await endpoint(request, session, form)
-
-        return answer
-
-    async def _login(self, request: Request) -> Response:
-        """Start a session by a one-time link, by a token in a form, or by that which a proxy adds."""
-        self._check(request)
-        is_secure = request.url.scheme == "https"
-        bearer = request.headers.get("authorization", "") if self._access.takes_token else ""
-        if request.method == "GET" and bearer.lower().startswith("bearer "):  # of an authenticating proxy
-            session = await self._access.log_in(bearer[7:])
-        elif request.method == "POST":
-            check_origin(request.headers)
-            is_secure = is_secure or request.headers["origin"].startswith("https:")
-            form = read_form(request.headers.get("content-type", ""), await _body(request))
-            session = await self._access.log_in(form.get("token", ""))
-        else:
-            link = request.query_params.get("link", "")
-            found = self._sessions.use_link(link, self._access.user) if link else None
-            if found is None:
-                why = "This link was used already, or is older than a minute." if link else ""
-                return HTMLResponse(self._login_page(why), 401 if link else 200)
-            session = found
-        # The cookie is not sent along a redirection that another page or program began, so the page goes on by itself.
-        response = HTMLResponse(self._render("welcome.html"))
-        seconds = int(session.expires - self._clock.monotonic())
-        response.set_cookie(
-            self._cookie(request), session.id, max_age=seconds, path=PREFIX, httponly=True, samesite="strict",
-            secure=is_secure,
-        )  # fmt: skip
-        log.info("dashboard: %s logged in", session.user)
-        return response
-
-    async def _logout(self, request: Request, session: Session, _form: dict[str, str]) -> Response:
-        self._sessions.end(session)
-        response = RedirectResponse(f"{PREFIX}/login", 303)
-        response.delete_cookie(self._cookie(request), path=PREFIX, httponly=True, samesite="strict")
-        return response
 
     # Pages
 
@@ -393,19 +315,11 @@ class Dashboard:
 
     # Errors
 
-    async def _ask_for_login(self, request: Request, _error: Exception) -> Response:
-        if self._access.takes_token and request.method == "GET" and "authorization" in request.headers:
-            return RedirectResponse(f"{PREFIX}/login", 303)
-        return HTMLResponse(self._login_page(""), 401, {"Cache-Control": "no-store"})
-
-    def _login_page(self, why: str) -> str:
-        return self._render("login.html", why=why, access=self._access, session=None, here="", notices=[])
-
     async def _failed(self, request: Request, error: Exception) -> Response:
         code, message = _explained(error)
         if code == 500:
             log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-        session = self._sessions.find(request.cookies.get(self._cookie(request), ""))
+        session = self._entrance.session_of(request)
         html = self._render("error.html", code=code, message=message, session=session, here="", notices=[],
                             access=self._access)  # fmt: skip
         return HTMLResponse(html, code, {"Cache-Control": "no-store"})
@@ -423,17 +337,6 @@ def _explained(error: Exception) -> tuple[int, str]:
     return code, {404: "There is no such page.", 405: "This address does not take such a request."}.get(
         code, "An internal error: the log of the platform has the details."
     )
-
-
-async def _body(request: Request) -> bytes:
-    """Return the body of a request. Raises BadForm for one of more than MOST_BODY bytes."""
-    parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size > MOST_BODY:
-            raise BadForm(f"the form has more than {MOST_BODY >> 20} MiB: send a smaller request")
-        parts.append(part)
-    return b"".join(parts)
 
 
 async def _to_start(_request: Request) -> Response:

@@ -19,15 +19,16 @@ SOCKET: Final = ":0"
 
 
 class AuditRecords(logging.Handler):
-    """Keeps the last lines of the audit log and of the dashboard's actions, in memory."""
+    """Keeps the last lines of the audit log, and of the dashboard's logins and actions, in memory."""
 
     AUDITED: Final = "serving.control_api.audit"
+    LOGINS: Final = "serving.dashboard.entrance"
     ACTIONS: Final = "serving.dashboard.app"
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
         self._kept: deque[dict[str, Any]] = deque(maxlen=MOST)
-        for name in (self.AUDITED, self.ACTIONS):
+        for name in (self.AUDITED, self.LOGINS, self.ACTIONS):
             logging.getLogger(name).addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:

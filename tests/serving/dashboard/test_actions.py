@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from clusters.base.objects import MODEL, MODEL_EVENT
 from serving.cli.main import load_command
 from serving.client.errors import UsageError
 from serving.dashboard.actions import ACTIONS, applicable
+from serving.dashboard.audit import AuditRecords
 from tests.serving.dashboard.conftest import Desk, PlainServer, csrf_of, form_headers
 from tests.serving.dashboard.test_pages import event, model, rollout
 from tests.support.api import TOKEN, api_server
@@ -136,3 +138,15 @@ async def test_a_try_shows_the_response(desk: Desk) -> None:
         "/dashboard/models/default/iris/try", data={"csrf": csrf_of(page), "body": "{}"}, headers=form_headers()
     )
     assert "iris-00001" in answer.text and "outputs" in answer.text
+
+
+async def test_the_audit_has_logins_and_actions(connected: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    records = AuditRecords()
+    caplog.set_level(logging.INFO, "serving.dashboard")
+    await connected.add(MODEL, model())
+    browser = await connected.logged_in()
+    csrf = csrf_of((await browser.get("/dashboard/models/default/iris/do/promote")).text)
+    await browser.post("/dashboard/models/default/iris/do/promote", data={"csrf": csrf}, headers=form_headers())
+    done, login = [record["text"] for record in records.newest()]
+    assert login == "tester logged in"
+    assert done.startswith("tester: `knodel promote iris`")
