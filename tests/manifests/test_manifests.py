@@ -292,3 +292,13 @@ def test_components_are_readable_kustomizations() -> None:
         assert content["kind"] in ("Component", "Kustomization")
         for resource in content.get("resources", ()):
             assert (path.parent / resource).exists()
+
+
+def test_metrics_of_models_keep_their_namespace() -> None:
+    """A scrape gives the namespace of the Pod; without honorLabels that of the Model becomes `exported_namespace`."""
+    text = (MANIFESTS / "components" / "monitoring" / "pod-monitors.yaml").read_text()
+    controllers, models = yaml.safe_load_all(text)
+    assert [one["honorLabels"] for one in controllers["spec"]["podMetricsEndpoints"]] == [True]
+    assert not [
+        one for one in models["spec"]["podMetricsEndpoints"] if one.get("honorLabels")
+    ]  # models are not trusted
