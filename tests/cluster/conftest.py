@@ -57,6 +57,7 @@ EXCLUSIVE = frozenset(
     {
         "test_kills.py",  # these kill, replace or reconfigure components that others use
         "test_conformance.py",
+        "test_dashboard.py",  # adds a Deployment to the installation
         "test_readme.py",
         "test_training_jobs.py",
         "test_rapid_reset.py",  # these load the machine, or measure it

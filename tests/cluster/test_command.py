@@ -9,6 +9,7 @@ import sys
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import yaml
 
 from tests.scenarios.world import infer_body
 from tests.support.artifacts import ArtifactServer, artifact_server
-from tests.support.kubernetes import KubeTarget
+from tests.support.kubernetes import KubeTarget, account_token
 
 KNODEL = [sys.executable, "-m", "serving.cli.main"]
 PATIENCE = 180  # s for one command
@@ -217,39 +218,27 @@ def test_versions_are_split_tagged_promoted_and_rolled_back(knodel: Shell, files
 def test_a_caller_who_may_only_look_is_told_which_right_is_missing(
     knodel: Shell, target: KubeTarget, tmp_path: Path
 ) -> None:
-    viewer = Shell(target, knodel.namespace, viewer_config(target, knodel.namespace, tmp_path))
-
-    assert "magika" in viewer("list").out
-    refused = viewer("deploy", "magika", "--max", "2", code=1)
-    found = json.loads(viewer("doctor", "-o", "json", code=1).out)
+    with viewer_config(target, knodel.namespace, tmp_path) as kubeconfig:
+        viewer = Shell(target, knodel.namespace, kubeconfig)
+        assert "magika" in viewer("list").out
+        refused = viewer("deploy", "magika", "--max", "2", code=1)
+        found = json.loads(viewer("doctor", "-o", "json", code=1).out)
 
     assert 'cannot patch resource "models"' in refused.err
     assert [one["check"] for one in found if not one["ok"]] == ["rights"]
 
 
-def viewer_config(target: KubeTarget, namespace: str, folder: Path) -> Path:
+@contextmanager
+def viewer_config(target: KubeTarget, namespace: str, folder: Path) -> Iterator[Path]:
     """A kubeconfig of a ServiceAccount that has the ClusterRole `view` in the namespace."""
-    from kubernetes import client, config
-
-    api = config.new_client_from_config(str(target.kubeconfig), target.context)  # type: ignore[no-untyped-call]
-    with api:
-        core, rbac = client.CoreV1Api(api), client.RbacAuthorizationV1Api(api)
-        named = client.V1ObjectMeta(name="viewer")
-        core.create_namespaced_service_account(namespace, client.V1ServiceAccount(metadata=named))
-        subject = client.RbacV1Subject(kind="ServiceAccount", name="viewer", namespace=namespace)
-        role = client.V1RoleRef(api_group="rbac.authorization.k8s.io", kind="ClusterRole", name="view")
-        binding = client.V1RoleBinding(metadata=named, subjects=[subject], role_ref=role)
-        rbac.create_namespaced_role_binding(namespace, binding)
-        asked = client.AuthenticationV1TokenRequest(spec=client.V1TokenRequestSpec(audiences=[]))
-        answered = core.create_namespaced_service_account_token("viewer", namespace, asked).status
-    token = answered.token if answered else ""
     known = yaml.safe_load(target.kubeconfig.read_text())
     for context in known["contexts"]:
         context["context"]["user"] = "viewer"
-    known["users"] = [{"name": "viewer", "user": {"token": token}}]
     path = folder / "kubeconfig"
-    path.write_text(yaml.safe_dump(known))
-    return path
+    with account_token(target, namespace, "viewer", "view") as token:
+        known["users"] = [{"name": "viewer", "user": {"token": token}}]
+        path.write_text(yaml.safe_dump(known))
+        yield path
 
 
 def test_a_deleted_model_is_gone_with_its_replicas(knodel: Shell, files: ArtifactServer) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -61,3 +62,35 @@ async def installed_settings(cluster: Cluster) -> Settings:
     """The settings of the Knodel that is installed there. Raises NotFound where none is."""
     found = await cluster.get(CONFIG_MAP, "knodel-config", SYSTEM_NAMESPACE)
     return settings_from_text(found["data"]["config.yaml"], "ConfigMap knodel-config")
+
+
+@contextmanager
+def account_token(
+    target: KubeTarget, namespace: str, name: str, role: str, *, everywhere: bool = False
+) -> Iterator[str]:
+    """The token of a new ServiceAccount with a ClusterRole: in its namespace, or everywhere."""
+    from kubernetes import client, config
+
+    with config.new_client_from_config(str(target.kubeconfig), target.context) as api:  # type: ignore[no-untyped-call]
+        core, rbac = client.CoreV1Api(api), client.RbacAuthorizationV1Api(api)
+        core.create_namespaced_service_account(
+            namespace, client.V1ServiceAccount(metadata=client.V1ObjectMeta(name=name))
+        )
+        binding_name = f"{namespace}-{name}"
+        about: dict[str, Any] = {
+            "metadata": client.V1ObjectMeta(name=binding_name),
+            "subjects": [client.RbacV1Subject(kind="ServiceAccount", name=name, namespace=namespace)],
+            "role_ref": client.V1RoleRef(api_group="rbac.authorization.k8s.io", kind="ClusterRole", name=role),
+        }
+        if everywhere:
+            rbac.create_cluster_role_binding(client.V1ClusterRoleBinding(**about))
+        else:
+            rbac.create_namespaced_role_binding(namespace, client.V1RoleBinding(**about))
+        asked = client.AuthenticationV1TokenRequest(spec=client.V1TokenRequestSpec(audiences=[]))
+        answered = core.create_namespaced_service_account_token(name, namespace, asked).status
+        try:
+            yield str(answered.token) if answered else ""
+        finally:
+            if everywhere:
+                rbac.delete_cluster_role_binding(binding_name)
+            core.delete_namespaced_service_account(name, namespace)
