@@ -1,4 +1,4 @@
-"""The dashboard as a Deployment on a real cluster, by the port-forward of `knodel dashboard`: views, rights, actions."""
+"""The dashboard as a Deployment on a real cluster: its views, rights and actions, through the port-forward."""
 
 from __future__ import annotations
 

@@ -32,6 +32,7 @@ SHOTS: Final = Path(__file__).parents[2] / "build" / "dashboard"
 WIDTHS: Final = (400, 1280, 2560)
 WITHIN: Final = 45_000.0  # ms, on a busy machine
 EVIL: Final = "<img src=x onerror=window.hacked=1><script>window.hacked=1</script>"
+NO_PROMETHEUS: Final = "http://127.0.0.1:9"
 OBJECTS: Final = """
 apiVersion: knodel.dev/v1alpha1
 kind: WarmPool
@@ -52,15 +53,16 @@ kind: Model
 metadata: {name: plain}
 spec: {storageUri: file://PATH, version: EVIL, minReplicas: 1, maxReplicas: 1}
 """
-VIEWS: Final = ("/", "/models/default/iris", "/models/default/plain", "/models/default/iris/logs", "/pools", "/events",
-                "/models/default/iris/try", "/models/default/iris/do/traffic", "/models/default/iris/do/rollback",
-                "/doctor", "/audit")  # fmt: skip
+VIEWS: Final = ("/", "/models/default/iris", "/models/default/iris?window=day", "/models/default/plain",
+                "/models/default/iris/logs", "/pools", "/events", "/models/default/iris/try",
+                "/models/default/iris/do/traffic", "/models/default/iris/do/rollback", "/doctor", "/audit")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     """A platform with a pool, an event, a rollout under traffic, and a version with a hostile label."""
     with machine(tmp_path_factory.mktemp("platform")) as made:
+        made.environment |= {"KNODEL_DASHBOARD_PROMETHEUS_URL": NO_PROMETHEUS}
         made.up()
         text = OBJECTS.replace("PATH", made.artifact("double")).replace("EVIL", json.dumps(EVIL))
         made.run("deploy", "-f", "-", stdin=text)
@@ -190,6 +192,17 @@ def test_a_model_shows_its_traffic_and_its_way_from_the_training(visitor: Visito
     page.locator("#figures summary").click()
     expect(page.locator("#figures tbody tr")).not_to_have_count(0, timeout=WITHIN)
     assert page.locator("#figures").get_attribute("open") is not None  # still, after the parts were replaced
+
+
+def test_the_last_day_without_its_prometheus_is_explained(visitor: Visitor) -> None:
+    page = visitor.show("/models/default/iris?window=day")
+    note = page.locator("#history-note")
+    expect(note).to_contain_text(f"Prometheus at {NO_PROMETHEUS} has no history: the server did not answer")
+    expect(note).to_contain_text("Check dashboard.prometheusUrl")
+    expect(page.locator(".uplot")).to_have_count(4)
+    page = visitor.show("/models/default/iris")
+    page.wait_for_selector(".uplot")
+    expect(page.locator("#history-note")).to_be_hidden()
 
 
 def test_the_rollout_is_paused_resumed_and_aborted(platform: Machine, visitor: Visitor) -> None:
