@@ -21,7 +21,7 @@ from serving.dashboard.app import Dashboard
 from serving.dashboard.audit import AuditRecords
 from serving.dashboard.cluster import ClusterAccess, ClusterTools, own_context
 from serving.dashboard.sampler import Sampler
-from serving.platform.dashboard_main import OnlyDashboard
+from serving.platform.dashboard_main import HOSTS_VARIABLE, OnlyDashboard
 from tests.autoscaler.gpu.objects import node, pod
 from tests.serving.dashboard.conftest import BASE, Desk, csrf_of, form_headers
 from tests.serving.dashboard.test_pages import model
@@ -224,7 +224,10 @@ async def examined(browser: httpx.AsyncClient) -> httpx.Response:
     return await browser.get("/dashboard/doctor") if answer.status_code == 303 else answer
 
 
-async def test_doctor_runs_with_the_rights_of_the_dashboard(cluster_desk: Desk) -> None:
+async def test_doctor_runs_with_the_rights_of_the_dashboard(
+    cluster_desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(HOSTS_VARIABLE, "models.lan")  # as in the Deployment
     browser = await logged_in(cluster_desk, "ann")
     assert 'id="examine">Run the checks' in (await browser.get("/dashboard/doctor")).text
     Reviews.refused |= {(DASHBOARD, f"{FLAGS}/config-features"), (DASHBOARD, SYSTEM)}
