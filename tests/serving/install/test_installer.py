@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from clusters.base.api import Cluster
-from clusters.base.errors import Unavailable
+from clusters.base.errors import NotFound, Unavailable
 from clusters.base.objects import CONFIG_MAP, DEPLOYMENT, MODEL, NAMESPACE, POD, SECRET, WARM_POOL, Key, name_of
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.runtime.manager.fence import FencedCluster
@@ -41,8 +41,10 @@ def silent(_: str) -> None:
     """Nobody looks."""
 
 
-async def install(cluster: Cluster, deadline: WaitDeadline, overlay: str = "production") -> list[ManifestChange]:
-    installer, objects = Installer(cluster, silent), load_overlay(overlay)
+async def install(
+    cluster: Cluster, deadline: WaitDeadline, overlay: str = "production", *, dashboard: bool = False
+) -> list[ManifestChange]:
+    installer, objects = Installer(cluster, silent), load_overlay(overlay, dashboard=dashboard)
     changes = await installer.apply(objects, deadline)
     await installer.wait(objects, deadline)
     return changes
@@ -103,6 +105,20 @@ async def test_another_overlay_removes_what_it_has_not(
     deleted = {str(change.key) for change in changes if change.done == "deleted"}
     assert deleted == {f"{SYSTEM}/knodel-{name}" for name in ("controller", "autoscaler", "eventing", "router")}
     assert [name_of(obj) for obj in (await cluster.list(BUDGETS)).items] == ["theirs"]
+
+
+async def test_the_dashboard_comes_with_its_option_and_goes_without(
+    cluster: EmbeddedCluster, kubernetes: Kubernetes, knative: Knative, deadline: WaitDeadline
+) -> None:
+    await install(cluster, deadline, "edge", dashboard=True)
+    await cluster.get(DEPLOYMENT, "knodel-dashboard", SYSTEM)
+    assert done(await install(cluster, deadline, "edge", dashboard=True)) == {"unchanged"}
+    changes = await install(cluster, deadline, "edge")
+    deleted = [change for change in changes if change.done == "deleted"]
+    assert {change.key.name for change in deleted} == {"knodel-dashboard", "dashboard"}
+    assert {change.key.namespace for change in deleted} == {"", SYSTEM, "knative-serving"}
+    with pytest.raises(NotFound):
+        await cluster.get(DEPLOYMENT, "knodel-dashboard", SYSTEM)
 
 
 async def test_a_dry_run_changes_nothing_and_tells_what_would_be(
