@@ -62,7 +62,7 @@ NOT_EXECUTED = {
     ("charts/knodel/README.md", "helm upgrade"): RELEASE,
     ("charts/knodel/README.md", "kubectl -n knodel-system"): CLUSTER,
     ("docs/bench.md", "locust -f"): "a server, and a page in a pager",
-    ("docs/dashboard.md", "kubectl apply"): f"{CLUSTER}; a test below renders it",
+    ("docs/dashboard.md", "knodel install"): f"{CLUSTER}; tests/serving/install/test_installer.py installs it",
     ("docs/evidence/gpu.md", ".venv/bin/python -m"): MINUTES,
     ("docs/evidence/simulation.md", ".venv/bin/python -m loadtests.simulate "): MINUTES,
     ("docs/evidence/simulation.md", ".venv/bin/python -m loadtests.simulate.llm"): MINUTES,
