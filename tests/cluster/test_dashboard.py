@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import uuid
@@ -29,9 +28,8 @@ from tests.serving.dashboard.conftest import csrf_of, form_headers
 from tests.support.artifacts import ArtifactServer, artifact_server
 from tests.support.kubernetes import KubeTarget, account_token, kubernetes_cluster
 from tests.support.ports import free_ports
+from tests.support.tools import tool
 from tests.support.wait import eventually
-
-pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl on the PATH")
 
 MANAGER = "tests"
 WITHIN = 120.0
@@ -43,7 +41,8 @@ ROLLOUT = {"steps": [50, 100], "stepDuration": "1h"}
 def address(target: KubeTarget) -> Iterator[str]:
     """The address of the dashboard on this machine. The component is added to the installation, and removed."""
     (port,) = free_ports(1)
-    environment = os.environ | {"KUBECONFIG": str(target.kubeconfig)}
+    path = f"{tool('kubectl').parent}:{os.environ['PATH']}"
+    environment = os.environ | {"KUBECONFIG": str(target.kubeconfig), "PATH": path}
     asked = [*KNODEL, "dashboard", "--kube-context", target.context, "--no-browser", "--port", str(port)]
     command = subprocess.run(asked, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()[0]
     objects = asyncio.run(_install(target))
