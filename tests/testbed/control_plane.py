@@ -29,7 +29,7 @@ FEATURE_GATES: Final = ("DRAExtendedResource",)
 """Off by default in 1.35: Pods get devices of a DeviceClass by the name of a resource."""
 _LOOPBACK: Final = "127.0.0.1"
 _AUDIT_MEGABYTES: Final = 1024  # a test reads this one file: some hours of the busiest tests, 0.6 GB an hour
-_CLIENT_QPS: Final = 200  # default 20: a controller of a one-machine lab need not spare its API server
+_CLIENT_QPS: Final = 200  # defaults 20 and 50: programs of a one-machine lab need not spare its API server
 _CLIENT_BURST: Final = 400
 
 # Who did what to which object, for every request; the start of a request says nothing that its end does not.
@@ -111,9 +111,13 @@ def controller_manager(paths: Paths) -> Component:
 
 
 def scheduler(paths: Paths) -> Component:
-    """The scheduler with its defaults."""
+    """The scheduler with its default profile."""
     ready = functools.partial(health.answers_safely, _LOOPBACK, SCHEDULER_PORT, "/healthz")
-    flags = _client_flags(paths, SCHEDULER) | {"feature-gates": _gates()}
+    flags = _client_flags(paths, SCHEDULER) | {
+        "feature-gates": _gates(),
+        "kube-api-qps": _CLIENT_QPS,
+        "kube-api-burst": _CLIENT_BURST,
+    }
     return _component(paths, SCHEDULER, flags, ready)
 
 
