@@ -23,8 +23,11 @@ from tests.testbed.paths import standard
 PROGRAM: Final = "dra-example-kubeletplugin"
 DRIVER: Final = "gpu.example.com"
 DEVICE_CLASS: Final = Kind("resource.k8s.io", "v1", "DeviceClass", "deviceclasses", namespaced=False)
+RESOURCE_CLAIM: Final = Kind("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims")
 RESOURCE_SLICE: Final = Kind("resource.k8s.io", "v1", "ResourceSlice", "resourceslices", namespaced=False)
 WITHIN: Final = 60.0
+RELEASED: Final = 120.0
+"""s until all Pods have released their devices. Without the driver they would never end."""
 
 
 def is_built() -> bool:
@@ -36,7 +39,7 @@ def is_built() -> bool:
 async def devices(
     cluster: Cluster, kubeconfig: Path, folder: Path, node: str, resource: str, number: int
 ) -> AsyncIterator[None]:
-    """So many devices on the node, requested by this name, until the end of the block."""
+    """So many devices on the node, requested by this name, until the end of the block. Delete their Pods before."""
     plugins = standard().kubelet
     arguments = [
         f"--node-name={node}", f"--kubeconfig={kubeconfig}", f"--num-devices={number}", f"--cdi-root={folder / 'cdi'}",
@@ -61,9 +64,13 @@ async def devices(
             found = (await cluster.list(RESOURCE_SLICE)).items
             return sum(len(one["spec"].get("devices") or ()) for one in found) == number
 
+        async def released() -> bool:
+            return not (await cluster.list(RESOURCE_CLAIM)).items
+
         try:
             await eventually(published, WITHIN)
             yield
+            await eventually(released, RELEASED)
         finally:
             with suppress(ProcessLookupError):
                 process.terminate()
