@@ -171,7 +171,7 @@ class ClusterTools:
         if session.namespaces is not None:
             raise Forbidden(
                 "doctor shows Models of all namespaces, and you may not list them: "
-                "`knodel doctor --kube-context NAME -n NAMESPACE` checks yours"
+                f"`knodel doctor --kube-context NAME -n {min(session.namespaces)}` checks yours"
             )
         return self._findings
 

@@ -40,6 +40,7 @@ ADVICE = {
     "knodel doctor": "knodel doctor",
     "knodel doctor --full": "knodel doctor --full",
     "knodel doctor --kube-context NAME": "knodel doctor --kube-context prod",
+    "knodel doctor --kube-context NAME -n {}": "knodel doctor --kube-context prod -n team",
     "knodel doctor --kube-context {}": "knodel doctor --kube-context prod",
     "knodel down": "knodel down",
     "knodel down --force": "knodel down --force",
