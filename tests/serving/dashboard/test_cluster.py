@@ -248,7 +248,7 @@ async def test_doctor_is_for_users_who_see_all_namespaces(cluster_desk: Desk) ->
     Reviews.seen.clear()
     for answer in (await browser.get("/dashboard/doctor"), await examined(browser)):
         assert answer.status_code == 403
-        assert "rose" not in answer.text and "knodel doctor --kube-context NAME -n NAMESPACE" in answer.text
+        assert "rose" not in answer.text and "knodel doctor --kube-context NAME -n default" in answer.text
     assert not Reviews.seen
 
 
