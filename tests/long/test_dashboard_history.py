@@ -78,15 +78,15 @@ def openmetrics(until: int) -> str:
     lines: dict[str, list[str]] = {name: [f"# TYPE {name} {kind}"] for name, kind in kinds.items()}
 
     def count(family: str, suffix: str, labels: str, rate: float) -> None:
-        lines[family] += [f"knodel_{family}{suffix}{{{labels}}} {rate * (at - times[0])} {at}" for at in times]
+        lines[family] += [f"{family}{suffix}{{{labels}}} {rate * (at - times[0])} {at}" for at in times]
 
     for revision, rate, failed in (("iris-00001", 2.0, 0.0), ("iris-00002", 1.0, 0.1)):
         about = f'namespace="default",model="iris",instance="{revision}-a",revision="{revision}"'
         for code, share in (("200", 1 - failed), ("500", failed), ("404", 7.0)):
-            count("requests", "_total", f'{about},protocol="v2",code="{code}"', rate * share)
+            count("knodel_requests", "_total", f'{about},protocol="v2",code="{code}"', rate * share)
         for bound, share in BOUNDS.items():
-            count("request_duration_seconds", "_bucket", f'{about},protocol="v2",le="{bound}"', rate * share)
-        lines["model_loaded"] += [f"knodel_model_loaded{{{about}}} 1 {at}" for at in times]
+            count("knodel_request_duration_seconds", "_bucket", f'{about},protocol="v2",le="{bound}"', rate * share)
+        lines["knodel_model_loaded"] += [f"knodel_model_loaded{{{about}}} 1 {at}" for at in times]
     return "\n".join(line for family in lines.values() for line in family) + "\n# EOF\n"
 
 

@@ -6,9 +6,7 @@ import contextlib
 import os
 import select
 import sys
-import termios
 import time
-import tty
 from collections.abc import Iterator
 from typing import Final
 
@@ -45,23 +43,26 @@ class Keys:
 def keyboard(is_live: bool) -> Iterator[Keys]:
     """Yield the keys of stdin, without echo and without Enter, and restore the terminal afterwards.
 
-    There are none if the view is not `is_live`, if stdin is not a terminal, or if the command runs in the background:
-    a change of the terminal would stop it there.
+    There are none on Windows, if the view is not `is_live`, if stdin is not a terminal, or if the command runs in the
+    background: a change of the terminal would stop it there.
     """
-    if not is_live or not is_terminal(sys.stdin) or not _in_foreground(sys.stdin.fileno()):
-        yield Keys(None)
-        return
-    file = sys.stdin.fileno()
-    before = termios.tcgetattr(file)
-    try:
-        tty.setcbreak(file)  # Ctrl-C still sends SIGINT
-        yield Keys(file)
-    finally:
-        termios.tcsetattr(file, termios.TCSADRAIN, before)
+    if sys.platform != "win32":
+        import termios
+        import tty
+
+        if is_live and is_terminal(sys.stdin) and _in_foreground(file := sys.stdin.fileno()):
+            before = termios.tcgetattr(file)
+            try:
+                tty.setcbreak(file)  # Ctrl-C still sends SIGINT
+                yield Keys(file)
+            finally:
+                termios.tcsetattr(file, termios.TCSADRAIN, before)
+            return
+    yield Keys(None)
 
 
 def _in_foreground(file: int) -> bool:
-    try:
-        return os.tcgetpgrp(file) == os.getpgrp()
-    except OSError:  # a terminal that does not control this process
-        return True
+    if sys.platform != "win32":
+        with contextlib.suppress(OSError):  # a terminal that does not control this process
+            return os.tcgetpgrp(file) == os.getpgrp()
+    return True
