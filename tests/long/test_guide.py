@@ -108,7 +108,7 @@ def test_a_session_with_neighbours_prints_what_the_guide_says(
 
 def test_what_the_guide_sends_to_collectors_has_come(others: Neighbours) -> None:
     assert [post.headers["ce-type"].rpartition(".")[2] for post in others.events.posts] == ["request", "response"]
-    assert {post.path for post in others.traces.posts} == {"/v1/traces"}
+    assert {post.path for post in others.traces.posts} == {"/v1/metrics", "/v1/traces"}
 
 
 def play(place: Place, session: Session) -> None:
