@@ -67,8 +67,10 @@ LAST_FAILED := $(if $(AGAIN),--last-failed --last-failed-no-failures all)
 test: setup ## Run the everyday tests
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 20 $(LAST_FAILED)
 
+# LONG=tests/long/test_dev.py: these tests only.
+LONG := tests/long
 test-long: setup ## Run the tests of minutes: other programs' clients, OCR over served models, memory, kills, a full disk, the guide's examples
-	$(BIN)/pytest --long --timeout 900 --durations 20 -o cache_dir=.pytest_cache/long $(LAST_FAILED) tests/long
+	$(BIN)/pytest --long --timeout 900 --durations 20 -o cache_dir=.pytest_cache/long $(LAST_FAILED) $(LONG)
 
 test-torch: setup ## Run the tests with the real PyTorch, which it installs (with CUDA, 5 GB)
 	$(UV) pip install --quiet --python $(BIN)/python --constraint requirements/constraints.txt --editable '.[huggingface-torch]'
