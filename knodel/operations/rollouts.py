@@ -44,7 +44,7 @@ def traffic(
 def rollout(core: ClientCore, name: str, *, timeout: float | None = None) -> Items[RolloutStep]:
     """Yield the state of a model's rollout now and after each change, until the rollout has ended.
 
-    The last value has the outcome: Promoted, RolledBack or Failed. A rollback is no error. The first version of a
+    The last value has the outcome: Promoted, RolledBack or Failed. A rollback raises nothing. The first version of a
     model with `spec.rollout` has all traffic at once, so it has no steps. Raises NotFound, also for a model without a
     rollout, and TimedOut after `timeout` seconds.
 

@@ -138,7 +138,7 @@ class Dashboard:
         )  # fmt: skip
 
     async def _series(self, request: Request, session: Session) -> Response:
-        """Return the columns of the charts. `note` says why they are not those of the Prometheus in the settings."""
+        """Return the columns of the charts. `note` is the reason if Prometheus has none."""
         namespace, name = key_of(self._model_of(request, session))
         step = COARSE if request.query_params.get("window") == "day" else FINE
         now = self._objects.now().timestamp()

@@ -87,13 +87,8 @@ def read_matrix(body: bytes) -> dict[str, dict[float, float]]:
     try:
         data = read_data(body)
         series = _MATRIX.decode(data.result)
-        return {
-            one.metric.get("revision", ""): {
-                at: value for at, text in one.values if math.isfinite(value := float(text))
-            }
-            for one in series
-        }
-    except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
+        return {one.metric.get("revision", ""): _finite(one.values) for one in series}
+    except (msgspec.DecodeError, ValueError) as error:
         raise NoValue(f"the answer is not in the format of Prometheus' query API: {error}") from error
 
 

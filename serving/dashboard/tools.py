@@ -1,4 +1,4 @@
-"""What the pages read on demand, apart from objects: logs, findings of doctor, GPUs, the audit log, predictions."""
+"""Reads on demand of the pages, apart from objects: logs, findings of doctor, GPUs, the audit log, predictions."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class GpuReading:
 
 
 class Tools(Protocol):
-    """What depends on the kind of platform."""
+    """The operations that differ between one machine and Kubernetes."""
 
     def findings_for(self, session: Session) -> Findings | None:
         """Return what doctor found when it ran last. Raises Forbidden."""

@@ -122,6 +122,13 @@ async def namespace(cluster: Cluster) -> AsyncIterator[str]:
         await cluster.delete(NAMESPACE, name)
 
 
+@pytest.fixture(scope="module")
+def files(target: KubeTarget, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ArtifactServer]:
+    """Model files that Pods can load, for the tests of a module."""
+    with artifact_server(tmp_path_factory.mktemp("artifacts"), target.server) as server:
+        yield server
+
+
 @pytest.fixture
 def artifacts(target: KubeTarget, tmp_path: Path) -> Iterator[ArtifactServer]:
     """Model files that Pods can load."""

@@ -13,13 +13,13 @@ from typing import Any
 import yaml
 
 from clusters.base.distribution import VERSION
+from clusters.runtime.manager.options import SYSTEM_NAMESPACE
 from serving.install.bundle import load_overlay
 from serving.install.configuration import KEY, is_settings
 from serving.install.kinds import kind_of
+from tests.cluster.test_command import Shell
 from tests.support.kubernetes import KubeTarget
-from tests.support.terminal import KNODEL
 
-SYSTEM = "knodel-system"
 WITHIN = 240.0
 """s for one command, which waits for the Deployments."""
 
@@ -34,7 +34,7 @@ class Helm:
 
     def __call__(self, *arguments: str | Path) -> str:
         """Run a command of Helm on the release; return its output."""
-        words = [*map(str, arguments), "--kube-context", self._target.context, "--namespace", SYSTEM]
+        words = [*map(str, arguments), "--kube-context", self._target.context, "--namespace", SYSTEM_NAMESPACE]
         environment = os.environ | {"KUBECONFIG": str(self._target.kubeconfig)}
         done = subprocess.run(
             [self._program, *words], env=environment, capture_output=True, text=True, timeout=WITHIN, check=False
@@ -71,6 +71,4 @@ def helm_on_the_testbed(program: Path, target: KubeTarget, folder: Path) -> Iter
     finally:
         if "knodel" in helm("list", "--short"):
             helm("uninstall", "knodel", "--wait")
-        install = ("install", "--overlay", "testbed", "--configure-knative", "--kube-context", target.context)
-        environment = os.environ | {"KUBECONFIG": str(target.kubeconfig)}
-        subprocess.run([*KNODEL, *install], env=environment, timeout=WITHIN, check=True)
+        Shell(target, SYSTEM_NAMESPACE)("install", "--overlay", "testbed", "--configure-knative")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,10 +17,10 @@ import pytest
 import yaml
 
 from tests.scenarios.world import infer_body
-from tests.support.artifacts import ArtifactServer, artifact_server
+from tests.support.artifacts import ArtifactServer
 from tests.support.kubernetes import KubeTarget, account_token
+from tests.support.terminal import KNODEL
 
-KNODEL = [sys.executable, "-m", "serving.cli.main"]
 PATIENCE = 180  # s for one command
 SMALL = {"resources": {"cpu": "50m", "memory": "256Mi"}, "maxReplicas": 1}
 REQUEST = json.dumps(infer_body(21.0))
@@ -77,13 +76,6 @@ def document(uri: str, **spec: Any) -> str:
     """The Model `magika` as a person writes it."""
     made = {"apiVersion": "knodel.dev/v1alpha1", "kind": "Model", "metadata": {"name": "magika"}}
     return yaml.safe_dump({**made, "spec": {"storageUri": uri, **SMALL, **spec}})
-
-
-@pytest.fixture(scope="module")
-def files(target: KubeTarget, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ArtifactServer]:
-    """Model files that Pods can load."""
-    with artifact_server(tmp_path_factory.mktemp("artifacts"), target.server) as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

@@ -23,11 +23,12 @@ from serving.install.bundle import load_dashboard
 from serving.install.installer import remove
 from serving.install.kinds import in_order, kind_of
 from serving.install.waiting import WaitDeadline, not_available
-from tests.cluster.test_command import KNODEL, Shell, document
+from tests.cluster.test_command import Shell, document
 from tests.serving.dashboard.conftest import csrf_of, form_headers
-from tests.support.artifacts import ArtifactServer, artifact_server
+from tests.support.artifacts import ArtifactServer
 from tests.support.kubernetes import KubeTarget, account_token, kubernetes_cluster
 from tests.support.ports import free_ports
+from tests.support.terminal import KNODEL
 from tests.support.tools import tool
 from tests.support.wait import eventually
 
@@ -72,13 +73,6 @@ async def _remove(target: KubeTarget, objects: Sequence[Object]) -> None:
         for obj in reversed(objects):
             key = key_of(obj)
             await remove(cluster, kind_of(obj), await cluster.get(kind_of(obj), key.name, key.namespace))
-
-
-@pytest.fixture(scope="module")
-def files(target: KubeTarget, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ArtifactServer]:
-    """Model files that Pods can load."""
-    with artifact_server(tmp_path_factory.mktemp("artifacts"), target.server) as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.test_command import SMALL, Shell, files, knodel
+from tests.cluster.test_command import SMALL, Shell, knodel
 from tests.cluster.test_uploads import store, uploads
 from tests.platform.machine import KNODEL, machine
 from tests.support import models
 from tests.support.kubernetes import KubeTarget
 
-__all__ = ["files", "knodel", "store", "uploads"]
+__all__ = ["knodel", "store", "uploads"]
 pytestmark = pytest.mark.timeout(300)
 Command = Callable[..., str]
 

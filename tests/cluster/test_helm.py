@@ -16,12 +16,13 @@ from clusters.base.api import Cluster
 from clusters.base.distribution import VERSION
 from clusters.base.errors import NotFound
 from clusters.base.objects import DEPLOYMENT, MODEL, REVISION, SECRET, key_of, name_of
+from clusters.runtime.manager.options import SYSTEM_NAMESPACE
 from serving.install import pool_key
 from serving.install.kinds import CRD
 from serving.install.waiting import not_available
 from serving.types.annotations import LABEL_MODEL
 from serving.types.settings.settings import Settings
-from tests.cluster.helm import SYSTEM, Helm, helm_on_the_testbed
+from tests.cluster.helm import Helm, helm_on_the_testbed
 from tests.cluster.test_kills import MORE, NAME, SMALL, answers, ready
 from tests.manifests.chart.generate import CHART, make_chart
 from tests.scenarios.world import infer_body, model
@@ -72,7 +73,7 @@ async def columns(cluster: Cluster) -> set[str]:
 
 async def all_run(cluster: Cluster) -> bool:
     """Return whether every Deployment of the installation runs as applied."""
-    found = (await cluster.list(DEPLOYMENT, SYSTEM)).items
+    found = (await cluster.list(DEPLOYMENT, SYSTEM_NAMESPACE)).items
     return bool(found) and not any([await not_available(cluster, key_of(one)) for one in found])
 
 
@@ -81,7 +82,7 @@ async def test_a_release_is_upgraded_and_downgraded_under_traffic_and_leaves_the
 ) -> None:
     old = older_chart(tmp_path / "old")
     older = ("--set-json", 'env=[{"name": "KNODEL_TEST", "value": "older"}]', "--set", "router.enabled=false")
-    key = await cluster.get(SECRET, pool_key.NAME, SYSTEM)
+    key = await cluster.get(SECRET, pool_key.NAME, SYSTEM_NAMESPACE)
     await asyncio.to_thread(helm.apply, "install", CHART, "--take-ownership")
     await asyncio.to_thread(helm.apply, "upgrade", old, *older)
     await cluster.create(MODEL, model(NAME, namespace, storageUri=artifacts.uri("double"), **SMALL), manager=MANAGER)
@@ -99,17 +100,19 @@ async def test_a_release_is_upgraded_and_downgraded_under_traffic_and_leaves_the
         await asyncio.to_thread(helm.apply, "upgrade", old, *older)
         await eventually(lambda: all_run(cluster), PATIENCE)
         await answers(probes, MORE)
-    deployments = {name_of(one) for one in (await cluster.list(DEPLOYMENT, SYSTEM)).items}
+    deployments = {name_of(one) for one in (await cluster.list(DEPLOYMENT, SYSTEM_NAMESPACE)).items}
     revisions = (await cluster.list(REVISION, namespace, f"{LABEL_MODEL}={NAME}")).items
 
     assert probes.failures == []
     assert "Ready" in newer and "Serves" in await columns(cluster), "definitions follow the release"
     assert deployments == {"knodel-autoscaler", "knodel-controller", "knodel-eventing"}
     assert len(revisions) == 1, "an upgrade of the control plane makes no version of a Model"
-    assert (await cluster.get(SECRET, pool_key.NAME, SYSTEM))["data"] == key["data"], "pools keep their members"
+    assert (await cluster.get(SECRET, pool_key.NAME, SYSTEM_NAMESPACE))["data"] == key["data"], (
+        "pools keep their members"
+    )
 
     helm("uninstall", "knodel", "--wait")
     with pytest.raises(NotFound):
-        await cluster.get(DEPLOYMENT, "knodel-controller", SYSTEM)
+        await cluster.get(DEPLOYMENT, "knodel-controller", SYSTEM_NAMESPACE)
     assert (await cluster.get(MODEL, NAME, namespace))["status"]["conditions"]
-    assert (await cluster.get(SECRET, pool_key.NAME, SYSTEM))["data"] == key["data"]
+    assert (await cluster.get(SECRET, pool_key.NAME, SYSTEM_NAMESPACE))["data"] == key["data"]

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.cluster.test_command import Shell, files, knodel
+from tests.cluster.test_command import Shell, knodel
 from tests.serving.storage.uploads.google import GoogleStore, running_store
 from tests.support import models
 from tests.support.artifacts import own_address
 from tests.support.kubernetes import KubeTarget
 
-__all__ = ["files", "knodel"]
+__all__ = ["knodel"]
 pytestmark = pytest.mark.timeout(300)
 
 

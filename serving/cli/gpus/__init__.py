@@ -1,1 +1,1 @@
-"""What `knodel gpus` shows of the GPUs of this machine, by NVML."""
+"""Read the GPUs of this machine by NVML, for `knodel gpus`."""

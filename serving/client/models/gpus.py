@@ -23,7 +23,7 @@ UNKNOWN = "?"
 class View:
     """An inventory, and the namespace whose holders are named (None: all).
 
-    It is `whole` if the Pods of all namespaces were read; otherwise nobody knows what is free.
+    It is `whole` if the Pods of all namespaces were read; otherwise the free GPUs are unknown.
     """
 
     inventory: Inventory
